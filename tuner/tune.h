@@ -28,6 +28,7 @@ struct GivenFlag {
 struct MeasuredSteps {
   std::vector<double> seconds;  // of a step, or of one sample of it; at least one
   bool is_per_sample = false;
+  std::vector<double> flops_per_s = {};  // of a rank, as the training's log counts them; empty: it does not
 };
 
 /// The layout that the user trains with now. What it does not say is as the other flags say.

@@ -113,7 +113,7 @@ tuner::MeasuredSteps measured_steps(const std::string& text) {
   for (const std::string& kind : regress::known_logs()) {
     const auto found = regress::OutputMetric(kind, "", flag).in(log, {});
     if (const auto times = found.cases.find(""); times != found.cases.end())
-      return {max_over_ranks(times->second.samples), found.is_rate};
+      return {max_over_ranks(times->second.samples), found.is_rate, found.flops_per_s};
   }
   bad_input("{}: {}: found no time of an iteration, expected the log of a training: {}", flag, text,
             fmt::join(regress::known_logs(), ", "));

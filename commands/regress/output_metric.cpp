@@ -19,14 +19,16 @@ constexpr std::string_view kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
 
 /// A line of a training's log.
 struct LogLine {
-  std::string_view log, pattern, unit;
+  std::string_view log, pattern, unit, teraflops = {};
 };
 // Source: megatron/training/training.py; NeMo's TimingCallback, in bars and lines; train_utils.py of Megatron-Bridge;
 // deepspeed/runtime/pipe/engine.py and deepspeed/utils/timer.py, with wall_clock_breakdown and without.
 constexpr std::array<LogLine, 6> kLogLines{
-    {{"megatron", R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))", "ms"},
+    {{"megatron", R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))", "ms",
+      R"(throughput per GPU \(TFLOP/s/GPU\):\s*([-+0-9.eE]+))"},
      {"nemo", R"(train_step_timing in s"?\s*[:=]\s*([-+0-9.eE]+))", "s"},
-     {"megatron-bridge", R"(Step Time\s*:\s*([-+0-9.eE]+)\s*s)", "s"},
+     {"megatron-bridge", R"(Step Time\s*:\s*([-+0-9.eE]+)\s*s)", "s",
+      R"(GPU utilization:\s*([-+0-9.eE]+)\s*MODEL_TFLOP/s/GPU)"},
      {"deepspeed", R"(iter time \(s\):\s*([-+0-9.eE]+))", "s"},
      {"deepspeed", R"(\| fwd: ([-+0-9.eE]+) \| bwd: ([-+0-9.eE]+) \|.*\| step: ([-+0-9.eE]+))", "ms"},
      {"deepspeed", R"(CurrSamplesPerSec=([-+0-9.eE]+))", "1/s"}}};
@@ -89,14 +91,19 @@ std::vector<std::string> known_logs() {
 
 OutputMetric::OutputMetric(const std::string& text, const std::string& unit, const std::string& where) : text_(text) {
   range_ = range_of_metric(text);
+  const auto regex_of = [](std::string_view pattern) {
+    return std::regex(pattern.begin(), pattern.end(), std::regex::ECMAScript | std::regex::optimize);
+  };
   const auto add = [&](std::string_view pattern, std::string_view named) {
     const std::optional<double> seconds = seconds_of(named);
     require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
-    lines_.push_back({std::regex(pattern.begin(), pattern.end(), std::regex::ECMAScript | std::regex::optimize),
-                      *seconds, named == "1/s"});
+    lines_.push_back({regex_of(pattern), *seconds, named == "1/s"});
   };
-  for (const LogLine& line : kLogLines)
-    if (line.log == text) add(line.pattern, line.unit);
+  for (const LogLine& line : kLogLines) {
+    if (line.log != text) continue;
+    add(line.pattern, line.unit);
+    if (!line.teraflops.empty()) lines_.back().teraflops = regex_of(line.teraflops);
+  }
   first_warms_ = !lines_.empty();
   const bool has_unit = text == "gbench" || range_ || first_warms_;
   require<BadInput>(!has_unit || unit.empty(), "{}: found unit {} of {}, which has its own", where, shown(unit), text);
@@ -123,6 +130,10 @@ OutputMetric::Found OutputMetric::in(const std::string& output, const Place& pla
 // Returns neither times nor a fault of an output without such lines. Progress bars return to a line's begin.
 OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line& expected) const {
   CaseTimes times;
+  std::vector<double> flops_per_s;
+  const auto drop_first = [&](auto& values) {
+    if (first_warms_ && values.size() > 1) values.erase(values.begin());
+  };
   while (!output.empty()) {
     const size_t end = output.find_first_of("\r\n");
     const std::string line(output.substr(0, std::min(end, kLongestLine)));
@@ -138,10 +149,14 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line
       }
       times.samples.push_back({expected.is_rate ? 1 / sum : expected.unit_s * sum});
     }
+    std::smatch rate;
+    if (!expected.teraflops || !std::regex_search(line, rate, *expected.teraflops)) continue;
+    if (const std::optional<double> number = number_of(rate[1])) flops_per_s.push_back(1e12 * *number);
   }
   if (times.samples.empty()) return {};
-  if (first_warms_ && times.samples.size() > 1) times.samples.erase(times.samples.begin());
-  return {.cases = {{"", std::move(times)}}, .is_rate = expected.is_rate};
+  drop_first(times.samples);
+  drop_first(flops_per_s);
+  return {.cases = {{"", std::move(times)}}, .is_rate = expected.is_rate, .flops_per_s = std::move(flops_per_s)};
 }
 
 // nsys lists the files that it generated.

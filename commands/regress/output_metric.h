@@ -6,6 +6,7 @@
 #include <regex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "commands/regress/rule.h"
 #include "commands/shared/nsys_export.h"
@@ -35,6 +36,7 @@ class OutputMetric {
     std::map<std::string, CaseTimes> cases = {};     // by name; the only one of a command has the name ""
     std::map<std::string, std::string> not_ok = {};  // by name, why a case has no time
     bool is_rate = false;                            // times are those of one unit of work, such as a sample
+    std::vector<double> flops_per_s = {};            // of a GPU, by iteration, where a training's log says them
   };
 
   /// `text`: gbench (google/benchmark's JSON), megatron, nemo, megatron-bridge or deepspeed (the iterations of such a
@@ -60,6 +62,7 @@ class OutputMetric {
     std::regex pattern;
     double unit_s = 1;
     bool is_rate = false;
+    std::optional<std::regex> teraflops = {};  // a second, of a GPU, on the same line; none: it says none
   };
 
   Found benchmarks_in(std::string_view output) const;

@@ -118,12 +118,17 @@ double end_rows(const MemoryRequest& r, Ends ends) {
   return r.micro_batches * sets * width(r.shape) * tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim);
 }
 
+// torchtitan's FSDP shards all states where it shards any.
+int sharding_stage(const ParallelShape& p) {
+  return p.trainer == Trainer::torchtitan && p.zero > 0 ? kMostZeroStage : p.zero;
+}
+
 // Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
   MemoryRules bytes = memory_rules(r.shape.parallel.trainer);
   if (w != 2) bytes = {.weight_bytes = w, .gradient_bytes = w, .optimizer_bytes = 2 * w};
-  const auto shard = [&](int stage) { return r.shape.parallel.zero >= stage ? replicas : 1; };
+  const auto shard = [&](int stage) { return sharding_stage(r.shape.parallel) >= stage ? replicas : 1; };
   MemoryEstimate e;
   e.weights = parameters * bytes.weight_bytes / shard(3);
   e.gradients = parameters * bytes.gradient_bytes / shard(2);
@@ -228,7 +233,9 @@ double activations(const MemoryRequest& r, int stage) {
 }
 
 // Returns whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
-bool gathers_from(const LayerCase& c, int replicas) { return c.parallel.zero == kMostZeroStage || replicas > 1; }
+bool gathers_from(const LayerCase& c, int replicas) {
+  return sharding_stage(c.parallel) == kMostZeroStage || replicas > 1;
+}
 
 // Counts the parameters of a layer that are gathered at once.
 double gathered(const LayerCase& c, const RankParameters& layer) {

@@ -170,6 +170,8 @@ class MemoryTheory(unittest.TestCase):
         for framework, zero, parts in (("deepspeed", 1, ((2, 0), (2, 0), (0, 12))),
                                        ("deepspeed", 2, ((2, 0), (0, 2), (0, 12))),
                                        ("torchtitan", None, ((0, 4), (0, 4), (0, 8))),
+                                       ("torchtitan", 1, ((0, 4), (0, 4), (0, 8))),
+                                       ("torchtitan", 0, ((4, 0), (4, 0), (8, 0))),
                                        ("moetune", 1, ((2, 0), (2, 0), (0, 12)))):
             found = self.estimate("qwen", framework, zero=zero, **layout)
             theory = Theory(QWEN, **layout)

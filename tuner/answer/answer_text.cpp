@@ -194,6 +194,13 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
       use.total_s() / fastest->total_s() - 1);
 }
 
+// Returns ", kept as Megatron-Core does": by whose rules memory is counted, unless they are moetune's.
+std::string kept_as_text(Trainer trainer) {
+  const auto framework =
+      std::ranges::find(commands::frameworks(), std::optional(trainer), &commands::Framework::trainer);
+  return framework->runs_all() ? "" : fmt::format(", kept as {} does", framework->name);
+}
+
 // Returns which layers or model, their groups if `shaped`, and where.
 std::vector<std::string> question_lines(const Answer& answer, const RankedSchedule& use, bool shaped) {
   const std::optional<double>& has = answer.profile->memory_bytes;
@@ -204,8 +211,9 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
   if (!answer.defaults.empty())
     lines.push_back(
         fmt::format("by default: {}; as papers plan: --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
-  lines.push_back(fmt::format("{}; a rank needs {}{}{}", answer.place, human_bytes(use.memory_bytes),
+  lines.push_back(fmt::format("{}; a rank needs {}{}{}{}", answer.place, human_bytes(use.memory_bytes),
                               has ? fmt::format(" of {}", human_bytes(*has)) : "",
+                              kept_as_text(answer.chosen->model.shape.parallel.trainer),
                               answer.emulated ? "; every run below is of an emulation" : ""));
   return lines;
 }
@@ -261,7 +269,7 @@ std::string text_with(const Answer& answer, const Detail& detail) {
   text += ranking_text(answer, detail) + blank + own_text(answer);
   text += packed_lines("WHY    ", why_items(use, detail.brief));
   text += fmt::format("SAFE?  {}\n{}", fmt::join(safety_lines(answer, use, detail.tight), "\n       "),
-                      frameworks_text(answer, use, detail.tight));
+                      frameworks_text(answer, use, detail.tight ? detail.plans : 0));
   return text + fmt::format("NEXT   {}\n", answer.next) + files_text(answer, detail.all);
 }
 
@@ -291,13 +299,16 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return fitted_text(text_with(answer, {.rows = answer.top}), kIndent.size());
   // Lists what is left out first where there is much to say.
-  constexpr std::array<Detail, 7> kDetails{{{.all = false, .rows = 3},
-                                            {.all = false, .rows = 3, .blanks = false},
-                                            {.all = false, .rows = 3, .baselines = false, .blanks = false},
-                                            {.all = false, .rows = 2, .baselines = false, .blanks = false},
-                                            {false, 2, false, false, true},
-                                            {false, 2, false, false, true, true},
-                                            {false, 1, false, false, true, true}}};
+  constexpr std::array<Detail, 10> kDetails{{{.all = false, .rows = 3},
+                                             {.all = false, .rows = 3, .blanks = false},
+                                             {.all = false, .rows = 3, .baselines = false, .blanks = false},
+                                             {.all = false, .rows = 2, .baselines = false, .blanks = false},
+                                             {false, 2, false, false, true},
+                                             {false, 2, false, false, true, true},
+                                             {false, 1, false, false, true, true},
+                                             {false, 1, false, false, true, true, 4},
+                                             {false, 1, false, false, true, true, 3},
+                                             {false, 1, false, false, true, true, 2}}};
   const auto most = kMostLines + std::ranges::count(own_text(answer), '\n');
   std::string text;
   for (const Detail& detail : kDetails) {

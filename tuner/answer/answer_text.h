@@ -17,6 +17,7 @@ struct Detail {
   bool blanks = true;     // lines between parts
   bool brief = false;     // few kinds of tasks are named, and no schedules that are left out are counted
   bool tight = false;     // what another line or the long answer says too is left out
+  size_t plans = 6;       // of frameworks, where tight
 };
 
 /// Returns lines of at most 120 columns that hold the items, one that is longer alone on its line: "LABEL  item; item".

@@ -122,6 +122,7 @@ class Way {
       std::optional<std::pair<Layout, TimedLayout>> next;
       if (walk.steps.size() + 1 < kMostSteps) next = best_change(at, now, walk.in_time);
       if (!next) next = {to_, target_};
+      if (!is_better(next->second, now)) break;
       walk.steps.push_back(step(at, next->first, next->second));
       std::tie(at, now) = *next;
     }
@@ -258,24 +259,67 @@ struct StepTime {
   double step_s = 0;  // median
   size_t steps = 0;
   std::vector<std::pair<size_t, double>> outliers = {};  // which one, from 0 on, and its seconds
+  std::optional<double> flops_per_s = {};                // of a GPU, as the log counts them, median
 };
 
 // Steps farther from the quartiles than three times the distance of these (Tukey, Exploratory Data Analysis, 1977, "far
 // out") are outliers.
 std::optional<StepTime> step_time_of(const Answer& answer) {
   if (!answer.own->measured) return std::nullopt;
-  const auto& [seconds, is_per_sample] = *answer.own->measured;
+  const auto& [seconds, is_per_sample, flops_per_s] = *answer.own->measured;
   const double samples = is_per_sample ? static_cast<double>(samples_of(answer.own->model)) : 1;
   const double low = quantile(seconds, 0.25), high = quantile(seconds, 0.75), most = 3 * (high - low);
   StepTime measured{samples * median(seconds), seconds.size()};
+  if (!flops_per_s.empty()) measured.flops_per_s = median(flops_per_s);
   for (size_t i = 0; i < seconds.size(); ++i)
     if (seconds[i] < low - most || seconds[i] > high + most) measured.outliers.emplace_back(i, samples * seconds[i]);
   return measured;
 }
 
-// Returns what a change gains if it changes the prediction alone, and the rest of the measured time stays.
-double gain_if_rest_stays(double measured_s, double predicted_s, double after_s) {
-  return measured_s / (std::max(measured_s - predicted_s, 0.0) + after_s);
+// Returns the measured seconds that a layout saves which is predicted faster: those of the prediction, while the rest
+// of the measured time stays; of a prediction that is too slow in its proportion.
+double saved_s(const StepTime& measured, double predicted_s, double after_s) {
+  return (predicted_s - after_s) * std::min(1.0, measured.step_s / predicted_s);
+}
+
+// Returns the change to begin with; null: no change alone is predicted faster than the user's layout.
+const LayoutStep* first_change(const Walk& walk) {
+  if (walk.steps.empty() || seconds_of(walk.steps.front().layout) >= seconds_of(walk.own)) return nullptr;
+  return &walk.steps.front();
+}
+
+/// A log's FLOPs of a GPU a second, beside those of the prediction by the same formula, Megatron's.
+struct LogRates {
+  double log = 0, predicted = 0;
+  double ratio = 1;  // FLOPs of a step, as the log counts them over the formula's
+  bool counts_masked = false;
+};
+
+// The formula of older releases is taken where it comes closer. None: the log says no such rate, or nothing is known of
+// the model but its layers.
+std::optional<LogRates> log_rates(const Answer& answer, const StepTime& measured) {
+  if (!measured.flops_per_s || answer.chosen->name.empty()) return std::nullopt;
+  commands::ChosenModel own = *answer.chosen;
+  own.model = answer.own->model;
+  const int ranks = own.model.shape.parallel.ranks();
+  const double of_log = *measured.flops_per_s * measured.step_s * ranks;
+  const auto rates = [&](bool counts_masked) {
+    const double flops = megatron_flops(own, counts_masked);
+    return LogRates{*measured.flops_per_s, flops / ranks / seconds_of(answer.walk->own), of_log / flops, counts_masked};
+  };
+  const LogRates now = rates(false), older = rates(true);
+  return std::abs(older.ratio - 1) < std::abs(now.ratio - 1) ? older : now;
+}
+
+std::string rates_line(const LogRates& rates) {
+  constexpr double kSameFlops = 0.02;
+  std::string text =
+      fmt::format("{:.3g} TFLOP/s/GPU in the log, {:.3g} predicted by Megatron's formula{}", rates.log / 1e12,
+                  rates.predicted / 1e12, rates.counts_masked ? " of releases that count masked scores" : "");
+  if (std::abs(rates.ratio - 1) > kSameFlops)
+    text += fmt::format("; the log counts {:.2f}x the FLOPs of this step: another model, batch or number of GPUs",
+                        rates.ratio);
+  return text;
 }
 
 // Returns how far the prediction is off, and what that means for the steps.
@@ -292,16 +336,20 @@ std::vector<std::string> measured_lines(const Answer& answer) {
     if (measured->outliers.size() > kMostOutliers) text += " ..";
   }
   std::vector<std::string> lines{text};
+  if (const std::optional<LogRates> rates = log_rates(answer, *measured)) lines.push_back(rates_line(*rates));
   const std::vector<LayoutStep>& steps = answer.walk->steps;
-  if (steps.empty()) return lines;
-  const double first_s = seconds_of(steps.front().layout), last_s = seconds_of(steps.back().layout);
-  lines.push_back(
-      ratio > 1
-          ? fmt::format("gains are of the predicted part: if the other {} stay, change 1 gains {:.3f}x, all {:.3f}x",
-                        three_digits(measured->step_s - predicted_s),
-                        gain_if_rest_stays(measured->step_s, predicted_s, first_s),
-                        gain_if_rest_stays(measured->step_s, predicted_s, last_s))
-          : std::string("gains are of a prediction that is too slow; begin with change 1"));
+  if (steps.empty() || seconds_of(steps.back().layout) >= predicted_s) return lines;
+  const auto saved = [&](const LayoutStep& step) {
+    const double seconds = saved_s(*measured, predicted_s, seconds_of(step.layout));
+    return fmt::format("{} ({:.3f}x)", three_digits(seconds), measured->step_s / (measured->step_s - seconds));
+  };
+  std::vector<std::string> saves;
+  if (const LayoutStep* first = first_change(*answer.walk))
+    saves.push_back(fmt::format("change 1, to begin with, saves {}", saved(*first)));
+  if (steps.size() > 1) saves.push_back(fmt::format("all save {}", saved(steps.back())));
+  const std::string rest = ratio > 1 ? fmt::format("the other {} stay", three_digits(measured->step_s - predicted_s))
+                                     : "the prediction is too slow by one factor";
+  lines.push_back(fmt::format("if {}, {}", rest, fmt::join(saves, ", ")));
   return lines;
 }
 
@@ -372,7 +420,9 @@ std::vector<std::string> walk_lines(const Answer& answer) {
     const double after_s = seconds_of(step.layout);
     lines.push_back(fmt::format("{}. {}{}: {}, {:.3f}x{}", i + 1, step.is_rest ? "together " : "", changes_text(step),
                                 three_digits(after_s), before_s / after_s,
-                                step.layout.misfit ? ", does not fit yet" : ""));
+                                step.layout.misfit   ? ", does not fit yet"
+                                : after_s > before_s ? ", slower, but fits"
+                                                     : ""));
     before_s = after_s;
   }
   if (!walk.in_time) lines.emplace_back("not all changes were compared in the time of the search");
@@ -392,7 +442,7 @@ Json walk_json(const Answer& answer) {
   json["steps"] = Json::array();
   if (walk.own.plan.best.refusal) return json;
   double before_s = seconds_of(walk.own);
-  json["gain"] = before_s / recommended(answer).total_s();
+  json["gain"] = before_s / (walk.steps.empty() ? recommended(answer).total_s() : seconds_of(walk.steps.back().layout));
   if (const std::optional<StepTime> measured = step_time_of(answer)) {
     json["measured_s"] = measured->step_s;
     json["ratio"] = measured->step_s / before_s;
@@ -400,6 +450,17 @@ Json walk_json(const Answer& answer) {
     json["outliers"] = Json::array();
     for (const auto& [step, outlier_s] : measured->outliers)
       json["outliers"].push_back({{"step", step + 2}, {"seconds", outlier_s}});
+    json["first"] = nullptr;
+    if (const LayoutStep* first = first_change(walk))
+      json["first"] = {{"flags", first->flags},
+                       {"settings", first->settings},
+                       {"saved_s", saved_s(*measured, before_s, seconds_of(first->layout))}};
+    json["log_rates"] = nullptr;
+    if (const std::optional<LogRates> rates = log_rates(answer, *measured))
+      json["log_rates"] = {{"log_flops_per_s", rates->log},
+                           {"predicted_flops_per_s", rates->predicted},
+                           {"flops_ratio", rates->ratio},
+                           {"counts_masked", rates->counts_masked}};
   }
   for (const LayoutStep& step : walk.steps) {
     const double after_s = seconds_of(step.layout);

@@ -12,9 +12,15 @@
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "tuner/answer/answer_text.h"
+#include "tuner/answer/subject.h"
 
 namespace moe::tuner {
 namespace {
+
+// Returns whether two models have the same shape and the same rules of memory.
+bool counted_alike(const ModelShape& a, const ModelShape& b) {
+  return same_shape(a, b) && a.shape.parallel.trainer == b.shape.parallel.trainer;
+}
 
 // Returns the rows that can be used, the preferred one first.
 std::vector<RankedShape> preferred_first(std::vector<RankedShape> rows) {
@@ -35,7 +41,7 @@ FrameworkPlans plans_in_groups(const commands::Framework& framework, const comma
     return plans;
   }
   const RankingRequest own{chosen, request.profile, request.degrees, request.pricing};
-  const bool ranked_there = same_shape(chosen.model, answer.chosen->model);
+  const bool ranked_there = counted_alike(chosen.model, answer.chosen->model);
   for (const Schedule* schedule : framework.schedules()) {
     const auto known = std::ranges::find(answer.ranking, schedule, &RankedSchedule::schedule);
     const bool is_known = ranked_there && known != answer.ranking.end();
@@ -59,16 +65,16 @@ std::string slower_text(const Answer& answer, const RankedSchedule& use, const R
 /// The table of the frameworks that run something.
 class FrameworkTable {
  public:
-  // `folds`: whether frameworks with the same plan share a row.
-  FrameworkTable(const Answer& answer, const RankedSchedule& use, bool folds) : answer_(answer), use_(use) {
+  // `most`: how many rows there are, where frameworks with the same plan share one; 0: each has its own.
+  FrameworkTable(const Answer& answer, const RankedSchedule& use, size_t most) : answer_(answer), use_(use) {
     for (const FrameworkPlans& plans : answer.of_frameworks)
-      if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, folds);
+      if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, most > 0);
     for (const Row& row : rows_) {
       apart_ |= !same_shape(row.best->model, answer.chosen->model);
       gap_ |= row.plans->gap > kEquallyFast;
       rates_ |= rates(*row.best).has_value();
     }
-    while (folds && apart_ && rows_.size() > kMostRows) leave_out_slowest();
+    while (most > 0 && rows_.size() > most) leave_out_slowest();
   }
 
   bool empty() const { return rows_.empty(); }
@@ -87,6 +93,7 @@ class FrameworkTable {
   Table table(std::optional<size_t> most) const {
     std::vector<std::string> header{"framework", "schedule", "r_f", "r_b", "predicted", "slower"};
     if (rates_) header.push_back(answer_.profile->memory_bytes ? "tokens/s/GPU" : "tokens/s/rank");
+    header.emplace_back("a rank needs");
     if (gap_) header.emplace_back("search gap");
     if (apart_) header.emplace_back("groups, micro-batches");
     std::vector<std::vector<std::string>> lines;
@@ -98,6 +105,7 @@ class FrameworkTable {
       width += 2 + widest;
     }
     Table table(header);
+    table.leave_out_first({"tokens/s/rank", "tokens/s/GPU", "search gap"}, "--wide");
     for (size_t i = 0; i < rows_.size(); ++i)
       add(i, lines[i], most ? *most - width - 2 : std::numeric_limits<size_t>::max(), table);
     return table;
@@ -109,7 +117,6 @@ class FrameworkTable {
     const RankedShape* best;
     std::vector<std::string_view> folded = {};  // others with the same plan
   };
-  static constexpr size_t kMostRows = 4;  // of a table that folds, with shapes of two lines each
 
   void leave_out_slowest() {
     auto slowest = rows_.begin();
@@ -122,7 +129,8 @@ class FrameworkTable {
 
   void add(const FrameworkPlans& plans, const RankedShape& best, bool folds) {
     const auto known = std::ranges::find_if(rows_, [&](const Row& row) {
-      return folds && row.best->best.schedule == best.best.schedule && same_shape(row.best->model, best.model);
+      return folds && row.best->best.schedule == best.best.schedule && same_shape(row.best->model, best.model) &&
+             human_bytes(row.best->best.memory_bytes) == human_bytes(best.best.memory_bytes);
     });
     if (known == rows_.end())
       rows_.push_back({&plans, &best});
@@ -156,7 +164,8 @@ class FrameworkTable {
                                    three_digits(row.total_s()),
                                    slower_text(answer_, use_, *best)};
     if (rates_) cells.push_back(fmt::format("{:.0f}", rates(*best)->tokens_per_s));
-    if (gap_) cells.push_back(percent(plans->gap));
+    cells.push_back(human_bytes(row.memory_bytes));
+    if (gap_) cells.push_back(std::isinf(plans->gap) ? "unknown" : percent(plans->gap));
     return cells;
   }
 
@@ -185,11 +194,13 @@ class FrameworkTable {
 
 bool same_shape(const ModelShape& a, const ModelShape& b) {
   const bool one_order = a.micro_batches == 1 || a.order == b.order;
-  return a.shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
+  LayerCase shape = a.shape;
+  shape.parallel.trainer = b.shape.parallel.trainer;
+  return shape == b.shape && a.layers == b.layers && a.micro_batches == b.micro_batches && one_order &&
          a.split().virtual_stages == b.split().virtual_stages;
 }
 
-std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, bool keeps_order) {
+std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, const TuneOptions& options) {
   if (answer.framework == nullptr && answer.shapes != nullptr) return answer.shapes->of_frameworks;
   std::vector<FrameworkPlans> all;
   if (answer.framework != nullptr && !answer.framework->runs_all()) {
@@ -200,9 +211,14 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
   }
   if (answer.framework != nullptr) return all;
   commands::ChosenModel chosen = *answer.chosen;
-  if (!keeps_order) chosen.model.order = PipelineOrder::one_f_one_b;
-  for (const commands::Framework& framework : commands::frameworks())
-    if (!framework.runs_all()) all.push_back(plans_in_groups(framework, chosen, answer, request));
+  if (!options.model.pipeline) chosen.model.order = PipelineOrder::one_f_one_b;
+  for (const commands::Framework& framework : commands::frameworks()) {
+    if (framework.runs_all()) continue;
+    commands::ChosenModel own = chosen;
+    own.model.shape.parallel.trainer = framework.trainer.value_or(chosen.model.shape.parallel.trainer);
+    set_training_states(options, *answer.profile, own);
+    all.push_back(plans_in_groups(framework, own, answer, request));
+  }
   return all;
 }
 
@@ -214,7 +230,7 @@ const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans) {
 }
 
 bool is_ranked(const Answer& answer, const RankedShape& plan) {
-  return same_shape(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
+  return counted_alike(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
 }
 
 namespace {
@@ -238,7 +254,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
     if (best == nullptr) {
       const std::string reason = plans.refusal->brief();
       const auto known = std::ranges::find(refusals, reason, [](const auto& refusal) { return refusal.first; });
-      if (tight)
+      if (tight && plans.refusal->kind != Refusal::Kind::too_large)
         none.push_back(framework.key);
       else if (known != refusals.end())
         known->second.push_back(framework.key);
@@ -271,21 +287,23 @@ constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench a
 
 }  // namespace
 
-std::string frameworks_text(const Answer& answer, const RankedSchedule& use, bool tight) {
+std::string frameworks_text(const Answer& answer, const RankedSchedule& use, size_t plans) {
   if (answer.of_frameworks.empty()) return fmt::format("SET IT {}\n", kRunsAll);
-  const FrameworkTable table(answer, use, tight);
+  const bool tight = plans > 0;
+  const FrameworkTable table(answer, use, plans);
   auto [how, notes] = settings_words(answer, use, tight, !table.empty());
   const std::vector<std::string> folded = table.folded();
   notes.insert(notes.begin(), folded.begin(), folded.end());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
-  const std::string text = begin + table.table(kMostColumns).text();
+  const std::optional<int> widest = tight ? output_columns_up_to(kMostColumns) : output_columns();
+  const std::string text = begin + table.table(kMostColumns).text(widest);
   return notes.empty() ? text : text + packed_lines(kIndent, notes);
 }
 
 AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use) {
   if (answer.of_frameworks.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
-  const FrameworkTable table(answer, use, false);
+  const FrameworkTable table(answer, use, 0);
   auto [how, items] = settings_words(answer, use, false, !table.empty());
   if (!how.empty()) items.insert(items.begin(), std::move(how));
   AnswerPart part{"SET IT", std::move(items), {}};

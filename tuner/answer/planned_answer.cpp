@@ -121,7 +121,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     own.degrees = answer.own->degrees;
     answer.current = ranked(own, *answer.own->schedule);
   }
-  answer.of_frameworks = plans_of(answer, request, options.model.pipeline.has_value());
+  answer.of_frameworks = plans_of(answer, request, options);
   recommended(answer);
 }
 
@@ -204,9 +204,10 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   return verb + flags.text();
 }
 
-int run_planned_answer(const TuneOptions& options) {
-  const Profile profile = commands::chosen_profile(options.selection);
-  const Subject subject = subject_of(options, profile);
+int run_planned_answer(const TuneOptions& given) {
+  const Profile profile = commands::chosen_profile(given.selection);
+  const Subject subject = subject_of(given, profile);
+  const TuneOptions& options = subject.options;
   Answer answer{
       .cluster = profile.name,
       .place = fmt::format("{}: {} x {} ranks", profile.name, counted(profile.nodes, "node"), profile.ranks_per_node),

@@ -10,8 +10,8 @@
 
 namespace moe::tuner {
 
-/// Fills the ranking and the current schedule, by the answer's profile. Throws Unsupported where no schedule can be
-/// used.
+/// Fills the ranking and the current schedule, by the answer's profile. `options`: the subject's. Throws Unsupported
+/// where no schedule can be used.
 void plan_answer(const TuneOptions& options, Answer& answer);
 
 /// Throws Unsupported where no schedule can be used; plans until one can.

@@ -282,4 +282,22 @@ std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Pro
   return rates;
 }
 
+double megatron_flops(const commands::ChosenModel& chosen, bool counts_masked) {
+  const ModelShape& model = chosen.model;
+  const LayerShape& l = model.shape.layer;
+  const ParallelShape& p = model.shape.parallel;
+  const auto width = static_cast<double>(l.model_dim), gemms = static_cast<double>(gemms_of(l.ffn));
+  double attention = static_cast<double>(l.q_lora_rank + l.kv_lora_rank);  // norms of latents
+  for (const Projection& of : projections(l, {l.heads, l.kv_heads})) attention += static_cast<double>(of.elements());
+  attention += (counts_masked ? 1 : 0.5) * static_cast<double>(l.seq * (attention_width(l) + mixed_width(l)));
+  const int dense = model.dense.in(0, model.layers);
+  const double experts = gemms * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
+  double macs = model.layers * attention + (model.layers - dense) * experts;
+  if (dense > 0) macs += dense * gemms * width * static_cast<double>(model.dense.hidden);
+  const int64_t words = 128 * int64_t{p.mp};
+  macs += width * static_cast<double>((chosen.vocabulary + words - 1) / words * words);
+  const double tokens = static_cast<double>(l.batch * l.seq) * p.dp * model.whole_micro_batches();
+  return 3 * 2 * macs * tokens;
+}
+
 }  // namespace moe::tuner

@@ -123,6 +123,12 @@ struct StepRates {
 /// Returns the rates of a step of so many seconds; none for layers that are no model's.
 std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Profile& profile, double step_s);
 
+/// Returns the FLOPs of a step as Megatron-LM counts them for the TFLOP/s of its log: those of step_flops() (volumes.h)
+/// without the gate, of scores the half that a causal mask leaves, whatever window there is, and of a vocabulary that
+/// is padded to a multiple of 128 MP words. `counts_masked`: of all scores, as its older releases count. Source:
+/// num_floating_point_operations in megatron/training/training.py of NVIDIA/Megatron-LM at 001b00c27.
+double megatron_flops(const commands::ChosenModel& chosen, bool counts_masked = false);
+
 /// Sets "tokens_per_s_per_rank", "model_flops_per_s_per_rank" and, if known, "model_flops_utilisation" by set(key,
 /// value).
 void set_rates(const std::optional<StepRates>& rates, const auto& set) {

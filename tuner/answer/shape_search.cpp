@@ -137,7 +137,8 @@ using Clock = std::chrono::steady_clock;
 /// The shapes of a request, with plans that are made once, whichever walk asks for them.
 class ShapePlans {
  public:
-  explicit ShapePlans(const ShapeRequest& request) : request_(request), candidates_(shape_candidates(request)) {}
+  ShapePlans(const ShapeRequest& request, ShapeCandidates candidates)
+      : request_(request), candidates_(std::move(candidates)) {}
 
   const ShapeRequest& request() const { return request_; }
   const ShapeCandidates& candidates() const { return candidates_; }
@@ -227,7 +228,7 @@ class ShapeWalk {
       return plans;
     }
     plans.rows.push_back(std::move(planned_[preferred_plan()].shape));
-    plans.gap = plans.rows.front().total_s() / at_least_s_ - 1;
+    plans.gap = plans_.candidates().counted_all ? plans.rows.front().total_s() / at_least_s_ - 1 : kNone;
     return plans;
   }
 
@@ -530,15 +531,47 @@ bool asks_for_rivals(const std::vector<const Schedule*>& schedules) {
   });
 }
 
+// Returns whether what a rank keeps differs from other shapes of a search: where attention's kernel keeps no scores, it
+// computes them again whatever is asked.
+bool is_apart(const ShapeRequest& request, const ParallelShape& p) {
+  return request.fixed.recompute || p.recompute != Recompute::none || !memory_rules(p.trainer).fused_attention;
+}
+
+// Returns the same shapes with their memory as another trainer keeps it, as many as can be counted in time.
+ShapeCandidates counted_as(Trainer trainer, const ShapePlans& plans, Clock::time_point end) {
+  const ShapeRequest& request = plans.request();
+  const ShapeCandidates& all = plans.candidates();
+  ShapeCandidates found;
+  const auto count = [&](ModelShape model) {
+    found.counted_all &= Clock::now() < end;
+    if (!found.counted_all) return;
+    model.shape.parallel.trainer = trainer;
+    if (!is_apart(request, model.shape.parallel)) return;
+    const MemoryEstimate needed =
+        commands::memory_of(request.chosen, memory_request(model, model.shape, Flow::sharded));
+    if (request.profile.memory_bytes && misfit(needed, *request.profile.memory_bytes)) return;
+    found.fitting.push_back({std::move(model), needed.total()});
+  };
+  for (const ShapeCandidate& candidate : all.fitting) count(candidate.model);
+  for (const ModelShape& model : all.others) count(model);
+  return found;
+}
+
 // Returns what each framework that does not run everything runs best. Each has an equal part of the time that is left.
+// Those that keep the same share what is counted and planned.
 std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_point end) {
   std::vector<FrameworkPlans> found;
-  const std::span<const commands::Framework> frameworks = plans.request().frameworks;
-  for (size_t i = 0; i < frameworks.size(); ++i) {
-    if (frameworks[i].runs_all()) continue;
-    ShapeWalk walk(plans, frameworks[i].schedules(), &frameworks[i]);
-    const Clock::time_point now = Clock::now();
-    const Clock::time_point own_end = now + (end - now) / static_cast<int>(frameworks.size() - i);
+  const Trainer trainer = plans.request().chosen.model.shape.parallel.trainer;
+  std::map<Trainer, ShapePlans> others;
+  std::span<const commands::Framework> left = plans.request().frameworks;
+  for (; !left.empty(); left = left.subspan(1)) {
+    const commands::Framework& framework = left.front();
+    if (framework.runs_all()) continue;
+    const Clock::time_point now = Clock::now(), own_end = now + (end - now) / static_cast<int>(left.size());
+    const Trainer own = framework.trainer.value_or(trainer);
+    if (own != trainer && !others.contains(own))
+      others.try_emplace(own, plans.request(), counted_as(own, plans, own_end));
+    ShapeWalk walk(own == trainer ? plans : others.at(own), framework.schedules(), &framework);
     walk.run(own_end, Clock::duration::zero());
     found.push_back(std::move(walk).best());
   }
@@ -555,7 +588,7 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
   ShapeRequest request = asked;
   request.degrees.takes_rivals = !asks_for_rivals(asked.schedules);
   check_prices(request);
-  ShapePlans plans(request);
+  ShapePlans plans(request, shape_candidates(request));
   const ShapeCandidates& all = plans.candidates();
   require_any(request, all);
   FoundShapes found{.global_batch = request.global_batch,
@@ -641,7 +674,8 @@ class Enumeration {
                                         .esp = static_cast<int>(esp),
                                         .pp = static_cast<int>(pp),
                                         .cp = static_cast<int>(cp),
-                                        .ep_inside = inside};
+                                        .ep_inside = inside,
+                                        .trainer = p.trainer};
                 add_batches(model, samples / dp);
               }
   }
@@ -700,13 +734,19 @@ class Enumeration {
           found_.not_run = std::move(refusals.front());
           continue;
         }
+      if (!is_apart(request_, model.shape.parallel)) {
+        found_.others.push_back(model);
+        continue;
+      }
       const MemoryEstimate needed =
           commands::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
       found_.least_bytes = std::min(found_.least_bytes, needed.total());
-      if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes))
+      if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes)) {
         ++found_.too_large;
-      else
+        found_.others.push_back(model);
+      } else {
         found_.fitting.push_back({model, needed.total()});
+      }
     }
   }
 

@@ -28,7 +28,8 @@ struct FrameworkPlans {
   const commands::Framework* framework = nullptr;
   std::vector<RankedShape> rows = {};   // the preferred one first; of a search no other
   std::optional<Refusal> refusal = {};  // why there are none
-  double gap = 0;                       // of a search: the share by which another plan may be faster, at most
+  /// Of a search: the share by which another plan may be faster, at most; infinite: time ended before all were counted.
+  double gap = 0;
 };
 
 struct FoundShapes {
@@ -103,6 +104,8 @@ struct ShapeCandidates {
   std::vector<ShapeCandidate> fitting;
   std::optional<std::string> not_run;                            // why the framework does not run a shape
   int too_large = 0;                                             // for a rank's memory
+  std::vector<ModelShape> others;                                // those, and what another trainer alone tells apart
+  bool counted_all = true;                                       // in time
   double least_bytes = std::numeric_limits<double>::infinity();  // that a shape needs, also one that is too large
 };
 

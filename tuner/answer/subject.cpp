@@ -126,35 +126,10 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
   return found;
 }
 
-// Sets what a training keeps where no flag says it: Adam's states shared out, no attention scores, and of a layer its
-// output alone if nothing more fits. Layers are planned as papers have them, and so are models on ranks of unknown
-// memory, such as this machine's threads, whose attention keeps no scores. Returns the flags that say the same.
-std::vector<std::string> set_training_states(const TuneOptions& options, const Profile& cluster,
-                                             commands::ChosenModel& chosen) {
-  std::vector<std::string> defaults;
-  if (options.model.model.empty() || !cluster.memory_bytes) return defaults;
-  const commands::LayerFlags& given = options.selection.layer;
-  ParallelShape& p = chosen.model.shape.parallel;
-  if (!given.zero && (p.replicas() > 1 || p.edp > 1)) {
-    p.zero = 1;
-    defaults.push_back(fmt::format("--zero {}", p.zero));
-  }
-  if (!given.recompute) {
-    p.recompute = Recompute::selective;
-    const MemoryEstimate needed =
-        commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
-    const bool may_run_again = chosen.model.split().parts == 1;
-    if (may_run_again && misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
-    defaults.push_back(fmt::format("--recompute {}", name_of(p.recompute)));
-  }
-  return defaults;
-}
-
-// Returns the model's flags with the framework's rules of memory, where it has its own.
+// Returns the model's flags with the rules of memory.
 commands::ModelFlags model_flags(const TuneOptions& options) {
   commands::ModelFlags flags = options.model;
-  if (const commands::Framework* framework = framework_of(options); framework != nullptr && framework->trainer)
-    flags.trainer = *framework->trainer;
+  flags.trainer = trainer_of(options);
   return flags;
 }
 
@@ -342,11 +317,42 @@ Subject subject_of(const TuneOptions& given, const Profile& cluster) {
   }
   if (subject.own) require_samples(subject.own->model, samples_of(subject.chosen.model));
   subject.name = subject.chosen.name.empty() ? describe(subject.chosen.model.shape.layer) : subject.chosen.name;
+  subject.options = own.others;
   return subject;
+}
+
+// Layers are planned as papers have them, and so are models on ranks of unknown memory, such as this machine's threads,
+// whose attention keeps no scores.
+std::vector<std::string> set_training_states(const TuneOptions& options, const Profile& cluster,
+                                             commands::ChosenModel& chosen) {
+  std::vector<std::string> defaults;
+  if (options.model.model.empty() || !cluster.memory_bytes) return defaults;
+  const commands::LayerFlags& given = options.selection.layer;
+  ParallelShape& p = chosen.model.shape.parallel;
+  if (!given.zero && (p.replicas() > 1 || p.edp > 1)) {
+    p.zero = 1;
+    defaults.push_back(fmt::format("--zero {}", p.zero));
+  }
+  if (!given.recompute) {
+    p.recompute = Recompute::selective;
+    const MemoryEstimate needed =
+        commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
+    const bool may_run_again = chosen.model.split().parts == 1;
+    if (may_run_again && misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
+    defaults.push_back(fmt::format("--recompute {}", name_of(p.recompute)));
+  }
+  return defaults;
 }
 
 const commands::Framework* framework_of(const TuneOptions& options) {
   return options.framework.empty() ? nullptr : &commands::framework_of(options.framework);
+}
+
+Trainer trainer_of(const TuneOptions& options) {
+  const commands::Framework* framework = framework_of(options);
+  if (framework != nullptr && framework->trainer) return *framework->trainer;
+  if (options.current && options.current->file) framework = options.current->file->framework;
+  return framework != nullptr ? framework->trainer.value_or(Trainer::moetune) : Trainer::moetune;
 }
 
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen) {

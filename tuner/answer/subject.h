@@ -21,11 +21,17 @@ struct Subject {
   /// it, a search decides it, or nothing is known of the ranks' memory.
   std::vector<std::string> defaults = {};
   std::optional<OwnLayout> own = {};  // of the user, with as many samples as the model
+  TuneOptions options = {};           // those that were given, with what the user's layout says beside them
 };
 /// Returns the samples of a step over all replicas.
 int64_t samples_of(const ModelShape& model);
 /// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
+
+/// Sets what a training keeps where no flag says it, of a model on ranks of known memory: Adam's states shared out, no
+/// attention scores, and of a layer its output alone if nothing more fits. Returns the flags that say the same.
+std::vector<std::string> set_training_states(const TuneOptions& options, const Profile& cluster,
+                                             commands::ChosenModel& chosen);
 
 /// Returns the schedules asked for, of a framework those that it runs: exactly, or else closely. If none is named they
 /// are all that the model may have. Throws BadInput where the framework runs none of them.
@@ -33,6 +39,9 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const comm
 
 /// Returns the framework asked for; null: none.
 const commands::Framework* framework_of(const TuneOptions& options);
+
+/// Returns by whose rules the answer counts memory: the framework's, else those of the user's own file, else moetune's.
+Trainer trainer_of(const TuneOptions& options);
 
 /// Returns how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);

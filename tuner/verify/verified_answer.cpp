@@ -59,7 +59,7 @@ class VerifiedAnswer {
                   .own = subject_.own ? &*subject_.own : nullptr,
                   .records_path = writer_.path(),
                   .profile_path = measured.profile_path};
-    plan_answer(options_, answer);
+    plan_answer(subject_.options, answer);
     append_ranking(writer_, answer, options_.selection.degrees);
     try_out(answer);
     answer.prices_slowdown = cores.over(*target_.ranks.cores);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "moe/base/units.h"
 #include "moe/record/reader.h"
 #include "tests/commands/cli/program_test.h"
 
@@ -307,10 +308,7 @@ TEST_F(AnswerVerb, EachFrameworkHasItsOwnBest) {
       const Json own = Json::parse(printed.out);
       for (const char* key : {"total_s", "schedule", "degree_forward", "degree_backward_most"})
         EXPECT_EQ(row[key], own["use"][key]) << framework << " " << key;
-      // Alone the memory of these is counted as they keep it.
-      if (!framework.starts_with("megatron") && framework != "torchtitan") {
-        EXPECT_EQ(row["memory_bytes"], own["use"]["memory_bytes"]) << framework;
-      }
+      EXPECT_EQ(row["memory_bytes"], own["use"]["memory_bytes"]) << framework;
       bool other = false;
       for (const char* group : {"dp", "mp", "ep", "esp", "pp"}) {
         EXPECT_EQ(row[group], own["layer"][group]) << framework;
@@ -427,9 +425,11 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
       EXPECT_EQ(cells[2], std::to_string(row["degree_forward"].get<int>()));
       EXPECT_EQ(cells[4], shown_seconds(total_s));
       EXPECT_EQ(cells[5], fmt::format("{:+.1f} %", 100 * (total_s / json["use"]["total_s"].get<double>() - 1)));
-      if (row.contains("tokens_per_s_per_rank")) {
+      const bool rates = row.contains("tokens_per_s_per_rank");
+      if (rates) {
         EXPECT_EQ(cells[6], fmt::format("{:.0f}", row["tokens_per_s_per_rank"].get<double>()));
       }
+      EXPECT_EQ(cells[rates ? 7 : 6], human_bytes(row["memory_bytes"].get<double>()));
       ++lines_of_frameworks;
     }
     for (const CaseRecord& record : read_last_run(folder_ + "/answer.jsonl").cases) {

@@ -50,11 +50,14 @@ class CurrentTest(ProgramTest):
             self.assertAlmostEqual(alone["total_s"] / row["total_s"], 1, delta=1e-9, msg=(model, asked))
             self.assertEqual(alone["memory_bytes"], row["memory_bytes"])
         seconds = [row["total_s"] for row in rows]
-        self.assertAlmostEqual(current["gain"], seconds[0] / answer["use"]["total_s"], delta=1e-9)
+        last_s = seconds[-1] if current["steps"] else answer["use"]["total_s"]
+        self.assertAlmostEqual(current["gain"], seconds[0] / last_s, delta=1e-9)
         for step, before, after in zip(current["steps"], seconds, seconds[1:]):
             self.assertAlmostEqual(step["gain"], before / after, delta=1e-9)
         if current["steps"]:
-            self.assertAlmostEqual(seconds[-1], answer["use"]["total_s"], delta=1e-9 * seconds[-1])
+            # It ends early only where what is left is not predicted faster: the plan in use may be 1 % slower.
+            self.assertLessEqual(seconds[-1], answer["use"]["total_s"] * (1 + 1e-9))
+            self.assertGreaterEqual(seconds[-1], answer["use"]["total_s"] / (1.01 + 1e-9))
             self.assertAlmostEqual(math.prod(step["gain"] for step in current["steps"]), current["gain"], delta=1e-9)
         self.assertLessEqual(len(current["steps"]), 4)
 

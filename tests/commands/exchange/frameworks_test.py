@@ -117,9 +117,10 @@ class FrameworksTest(ProgramTest):
         return json.loads(done.stdout) if done.returncode == 0 else None
 
     def all_plans(self, framework, model, batch, pinned):
-        """(seconds, bytes) in every shape of what it runs, with whatever ranks may keep that is not pinned."""
+        """(seconds, bytes as it keeps them) in every shape of what it runs, with whatever ranks may keep that is not
+        pinned: Megatron-Core's attention keeps no scores, whatever is asked, so that it has none to save."""
         kept = [[]]
-        for flag, values in (("--zero", (0, 1)), ("--recompute", ("none", "selective", "full"))):
+        for flag, values in (("--zero", (0, 1)), ("--recompute", ("selective", "full"))):
             chosen = [pinned[flag]] if flag in pinned else values
             kept = [words + [flag, value] for words in kept for value in chosen]
         plans = []
@@ -128,7 +129,7 @@ class FrameworksTest(ProgramTest):
             if framework == "megatron-overlap" and not overlap_runs(model, flags["--pp"], flags["--ep"],
                                                                     flags["--recompute"]):
                 continue
-            answer = self.tune("--framework", "moetune", "--schedule", SCHEDULES[framework], *shape, *words)
+            answer = self.tune("--framework", framework, "--schedule", SCHEDULES[framework], *shape, *words)
             if answer:
                 plans.append((answer["use"]["total_s"], answer["use"]["memory_bytes"]))
         return plans

@@ -367,12 +367,84 @@ class LayoutsTest(ProgramTest):
         self.assertAlmostEqual(found["ratio"], 1.5, delta=1e-6)
         self.assertEqual(found["steps"], alone["steps"])
         text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", f"{measured_s:.12f}").stdout
-        first_s, last_s = (alone["steps"][i]["layout"]["total_s"] for i in (0, -1))
-        first, every = (measured_s / (measured_s - alone["total_s"] + s) for s in (first_s, last_s))
+        saved = [alone["total_s"] - alone["steps"][i]["layout"]["total_s"] for i in (0, -1)]
+        first, every = (measured_s / (measured_s - s) for s in saved)
         self.assertIn("1.500x predicted\n", text)
-        self.assertIn(f"stay, change 1 gains {first:.3f}x, all {every:.3f}x\n", text)
+        self.assertRegex(text, rf"stay, change 1, to begin with, saves [\d.]+ m?s \({first:.3f}x\), "
+                               rf"all save [\d.]+ m?s \({every:.3f}x\)\n")
+        self.assertEqual(found["first"]["flags"], alone["steps"][0]["flags"])
+        self.assertAlmostEqual(found["first"]["saved_s"], saved[0], delta=1e-9)
+        half = self.current(WORDS, *search, "--measured", f"{alone['total_s'] / 2:.12f}")
+        self.assertAlmostEqual(half["first"]["saved_s"], saved[0] / 2, delta=1e-9)
         text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", alone["total_s"] / 2).stdout
-        self.assertIn("0.500x predicted\n       gains are of a prediction that is too slow", text)
+        self.assertIn("0.500x predicted\n       if the prediction is too slow by one factor, change 1", text)
+
+    def test_only_what_is_predicted_faster_is_offered(self):
+        for current in (WORDS, WORDS.replace("recompute=full", "recompute=none"), "tutel:1,mp=1,ep=8,esp=1,batch=2"):
+            found = self.current(current, "--shape", "auto", "--schedule", "ds-moe,tutel", "--measured", 1)
+            before_s, fits = found["total_s"], found["fits"]
+            for step in found["steps"]:
+                after_s = step["layout"]["total_s"]
+                self.assertTrue(after_s < before_s or (step["layout"]["fits"] and not fits), (current, step))
+                before_s, fits = after_s, step["layout"]["fits"]
+            self.assertTrue(found["first"] is None or found["first"]["saved_s"] > 0, current)
+        best = self.current("ds-moe,mp=1,ep=8,esp=1", "--schedule", "ds-moe", "--measured", 1)
+        self.assertEqual((best["steps"], best["first"]), ([], None))
+
+    def test_flops_of_a_log(self):
+        """Of the four layers of olmoe-1b-7b, by Megatron's formula, which does not count the gate and pads the
+        vocabulary to a multiple of 128 TP."""
+        def flops(samples, seen=0.5, layers=4, h=2048, f=1024, k=8, seq=4096, words=-(-50304 // 256) * 256):
+            attention = 4 * h * h + 2 * seen * seq * h
+            return 6 * samples * seq * (layers * (attention + 3 * k * h * f) + h * words)
+
+        predicted_s = self.current(WORDS)["total_s"]
+        for seen, scale in ((0.5, 1), (1, 1), (0.5, 1.3)):
+            def form(s, i):
+                rate = scale * flops(16, seen) / s / 8 / 1e12
+                return (f" iteration {i}/ 20 | elapsed time per iteration (ms): {s * 1e3:.4f} | "
+                        f"throughput per GPU (TFLOP/s/GPU): {rate:.6f} |")
+            log = self.log(form, [9, 0.2, 0.21, 0.19])
+            found = self.current(WORDS, "--measured", log)["log_rates"]
+            with self.subTest(seen=seen, scale=scale):
+                self.assertAlmostEqual(found["log_flops_per_s"] / (scale * flops(16, seen) / 0.2 / 8), 1, delta=1e-4)
+                self.assertEqual(found["counts_masked"], seen == 1 or scale > 1)
+                counted = flops(16, 1 if found["counts_masked"] else 0.5)
+                self.assertAlmostEqual(found["predicted_flops_per_s"] / (counted / predicted_s / 8), 1, delta=1e-9)
+                self.assertAlmostEqual(found["flops_ratio"] / (scale * flops(16, seen) / counted), 1, delta=1e-4)
+            text = self.run_tune(*MODEL, "--current", WORDS, "--measured", log).stdout
+            self.assertIn(" TFLOP/s/GPU in the log, ", text)
+            self.assertEqual("another model, batch or number of GPUs" in text, scale > 1, text)
+        bridge = self.log(lambda s, i: f"Step Time : {s:.7f}s GPU utilization: 410.0MODEL_TFLOP/s/GPU", [9, 0.2, 0.2])
+        self.assertAlmostEqual(self.current(WORDS, "--measured", bridge)["log_rates"]["log_flops_per_s"], 410e12)
+        self.assertIsNone(self.current(WORDS, "--measured", 1)["log_rates"])
+
+    def test_one_trainer_counts_the_memory_of_an_answer(self):
+        self.path("m.sh", MEGATRON)
+        said = ["--current", "./m.sh", "--schedule", "ds-moe", "--json"]
+        of_file = json.loads(self.run_tune(*MODEL, *said).stdout)
+        memory = json.loads(self.text("memory", *MODEL, "--framework", "megatron", "--mp", 2, "--pp", 2, "--ep", 4,
+                                      "--esp", 1, "--zero", 1, "--recompute", "full", "--batch", 1, "--micro-batches",
+                                      4, "--virtual-stages", 2, "--json"))
+        [counted] = [e for e in memory["estimates"] if e["activations_model"] == "counted"]
+        rows = {row["framework"]: row for row in of_file["frameworks"]}
+        for row in (of_file["use"], of_file["current"], rows["megatron"]):
+            self.assertAlmostEqual(row["memory_bytes"] / counted["total_bytes"], 1, delta=0.02)
+        self.assertEqual(rows["megatron"]["memory_bytes"], of_file["use"]["memory_bytes"])
+        self.assertIn("kept as Megatron-Core does", self.run_tune(*MODEL, *said[:-1]).stdout)
+        other = json.loads(self.run_tune(*MODEL, *said, "--framework", "moetune").stdout)
+        self.assertEqual(other["current"]["memory_bytes"], other["use"]["memory_bytes"])
+        self.assertNotEqual(other["use"]["memory_bytes"], of_file["use"]["memory_bytes"])
+
+    def test_frameworks_keep_what_words_say(self):
+        done = self.run_tune("--model", "gpt2-xl", "--cluster", "testbed-b", "--nearest", "--current",
+                             "tutel:2:2,recompute=full,zero=0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        cases = [json.loads(line) for line in self.path_text("r.jsonl").splitlines()]
+        cases = [case for case in cases if case.get("key", "").startswith("framework/")]
+        self.assertGreater(len(cases), 1)
+        for case in cases:
+            self.assertEqual((case["parameters"]["recompute"], case["parameters"].get("zero", 0)), ("full", 0), case)
 
     def test_what_is_no_log_is_refused(self):
         self.path("empty.log", "nothing\n")
