@@ -12,6 +12,7 @@
 #include "moe/base/check.h"
 #include "moe/base/log.h"
 #include "moe/device/memory.h"
+#include "moe/layer/layer_device.h"
 #include "moe/measure/layers/proxy.h"
 #include "moe/measure/layers/rank_run.h"
 #include "moe/prices/profile.h"
@@ -326,11 +327,7 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 
 void require_runs_of(const LayerJob& job, const Plan& plan) {
   measure::require_runs(plan);
-  require<Unsupported>(
-      job.paced_by.has_value() || job.shape().layer.node_limit == 0,
-      "node-limit {}: gates choose experts of any nodes, expected none in runs that are not paced (tune "
-      "--no-verify and simulate plan with it)",
-      job.shape().layer.node_limit);
+  if (!job.paced_by) require_fields_of_runs(job.shape().layer);
 }
 
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
