@@ -17,19 +17,19 @@ class BadInput : public std::runtime_error {
 struct Refusal {
   enum class Kind { unsupported, unpriced, too_large, not_in_time };
   Kind kind = Kind::unsupported;
-  std::string reason;        // the same for all that are refused alike
-  std::string subject = {};  // what lacks something, where the reason alone leaves it open: "profile testbed-b"
-  std::string detail = {};   // the sizes of this one
+  std::string reason;        // without sizes, so that equal refusals have equal reasons
+  std::string subject = {};  // the thing that lacks something, unless the reason names it: "profile testbed-b"
+  std::string detail = {};   // sizes of this refusal
 
   /// Returns "profile testbed-b: no gemm row", "does not fit: needs 31.25 GiB, a rank has 11.00 GiB".
   std::string text() const { return subject.empty() ? brief() : subject + ": " + brief(); }
-  /// Returns the same without the subject.
+  /// Returns the text without the subject.
   std::string brief() const { return detail.empty() ? reason : reason + ": " + detail; }
 
   auto operator<=>(const Refusal&) const = default;
 };
 
-/// Input that is fine by itself but has no meaning or no price where it is used; in a grid such a row is `unsupported`.
+/// Input that is valid by itself but has no meaning or no price where it is used; grids mark such rows `unsupported`.
 class Unsupported : public BadInput {
  public:
   explicit Unsupported(const std::string& what) : BadInput(what), refusal_{.reason = what} {}
@@ -41,7 +41,7 @@ class Unsupported : public BadInput {
   Refusal refusal_;
 };
 
-/// Returns why: what an Unsupported says by its parts, else the line as a whole.
+/// Returns the refusal of an Unsupported; for other errors, one whose reason is the whole message.
 inline Refusal refusal_of(const BadInput& error) {
   const auto* unsupported = dynamic_cast<const Unsupported*>(&error);
   return unsupported != nullptr ? unsupported->refusal() : Refusal{.reason = error.what()};
@@ -79,9 +79,9 @@ void require_equal(const A& found, const B& expected, std::string_view what) {
 
 // The codes with which a process ends.
 
-/// How a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict was asked, and a case is
-/// ambiguous or the machine has a warning. kDefect: the program itself is at fault. kNoHardware: what it needs is not
-/// in this machine; CTest shows a skip.
+/// How a process ended. kRegression: something is slower, confirmed. kDoubtful: --strict is set, and a case is
+/// ambiguous or the machine has a warning. kDefect: a bug in the program itself. kNoHardware: this machine lacks the
+/// hardware that the command needs; CTest shows a skip.
 enum ExitCode : int {
   kOk = 0,
   kRegression = 1,

@@ -23,7 +23,7 @@ ConfigValue table_of(const toml::table& table) {
   ConfigValue out;
   for (const auto& [key, node] : table) {
     ConfigValue value = value_of(node);
-    // A key's own line: a list or a table that is continued may begin elsewhere.
+    // Use the key's own line, because a list or a table that is continued may begin elsewhere.
     if (const auto line = key.source().begin.line; line > 0) value.line = static_cast<int>(line);
     out.entries.push_back({std::string(key.str()), std::move(value)});
   }
@@ -86,7 +86,7 @@ ConfigFile read_toml(const std::string& path) {
 
 namespace {
 
-// Returns the place behind a string that begins at `at`, or the text's end.
+// Returns the position after a string that begins at `at`, or the end of the text.
 size_t behind_string(std::string_view text, size_t at) {
   const char quote = text[at];
   const std::string three(3, quote);
@@ -105,7 +105,7 @@ size_t behind_string(std::string_view text, size_t at) {
 }  // namespace
 
 void check_toml_levels(std::string_view text, const std::string& path) {
-  std::vector<int> open;  // levels that each bracket adds, with those of its key
+  std::vector<int> open;  // by open bracket, the levels that it adds, including those of its key's dots
   int levels = 0, dots = 0;
   for (size_t i = 0; i < text.size();) {
     const char c = text[i];
@@ -122,7 +122,7 @@ void check_toml_levels(std::string_view text, const std::string& path) {
         levels -= open.back();
         open.pop_back();
       }
-      // A value has at most one dot, so that those of a key stay until the next key.
+      // A value contains at most one dot, so dots can be counted until the next key.
       if (c == '.') ++dots;
       if (c == '\n' || c == ',') dots = 0;
       if (levels + dots > kMostLevels)

@@ -21,12 +21,12 @@ bool holds_configs(const fs::path& folder) {
   return fs::is_directory(folder / "clusters", ignored);
 }
 
-// Returns the folder above the program's own file, or that the program was built with.
+// Returns the folder above the program's own file, or the one set when the program was built.
 std::optional<fs::path> own_configs() {
   std::error_code error;
   fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (; !error && above.has_relative_path(); above = above.parent_path())
-    for (const char* here : {"configs", "share/moetune/configs"})  // a checkout's, and what is installed
+    for (const char* here : {"configs", "share/moetune/configs"})  // in a checkout; installed
       if (holds_configs(above / here)) return above / here;
   if (holds_configs(MOETUNE_CONFIG_DIR)) return MOETUNE_CONFIG_DIR;
   return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<fs::path> own_configs() {
 
 constexpr std::string_view kEnding = ".toml";
 
-// Returns what a file of the folder is, in messages: of "clusters" a "cluster".
+// Returns the word for a file of the folder in messages: "cluster" for "clusters".
 std::string_view what_is_in(std::string_view folder) {
   if (folder == "ci") return "cases";
   if (folder == "papers/assume") return "assumptions";
@@ -55,7 +55,7 @@ std::string config_dir() {
 }
 
 std::string program_word() {
-  static const bool in_checkout = [] {  // asked once for each verb's help
+  static const bool in_checkout = [] {  // computed once, although the help of each command asks
     const std::optional<fs::path> configs = own_configs();
     return configs && fs::is_regular_file(configs->parent_path() / "moetune");
   }();

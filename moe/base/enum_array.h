@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// An array with an element for each of the first `n` values of an enum, which index it as numbers do.
+/// An array with an element for each of the first `n` values of an enum. The values are its indices, as numbers are.
 template <class Enum, class T, size_t n>
 struct EnumArray : std::array<T, n> {
   using Numbered = std::array<T, n>;

@@ -28,11 +28,11 @@ namespace {
 
 std::atomic<int64_t> most_input{kDefaultMostInput};
 
-constexpr int kMostBlanks = 1 << 20;  // at a file's start
+constexpr int kMostBlanks = 1 << 20;  // most blanks skipped at a file's start
 
 using File = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
-// Returns null where there is no file to read. Throws std::bad_alloc.
+// Returns null if there is no file to read. Throws std::bad_alloc.
 File opened(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return {nullptr, gzclose};
@@ -147,15 +147,15 @@ namespace fs = std::filesystem;
 namespace moe {
 namespace {
 
-constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr int kMostLinks = 40;  // the limit of Linux
 constexpr size_t kBufferBytes = 1 << 16;
 
-/// Why the system refused, until the message is made of it.
+/// The error number of a failed system call, until it becomes a message.
 struct SystemError {
   int error;
 };
 
-/// Writes to a descriptor of its own as a stream: unlike a file stream it knows why a write failed.
+/// Writes to a descriptor as a stream and closes it; unlike a file stream it keeps the error of a failed write.
 class Descriptor final : public std::streambuf {
  public:
   explicit Descriptor(int descriptor) : descriptor_(descriptor), buffer_(kBufferBytes) {
@@ -170,7 +170,7 @@ class Descriptor final : public std::streambuf {
 
   int number() const { return descriptor_; }
 
-  /// Throws what any write, or the close, was refused for.
+  /// Throws the error of the first failed write, or of the close.
   void finish() {
     sync();
     if (::close(std::exchange(descriptor_, -1)) != 0 && error_ == 0) error_ = errno;
@@ -210,7 +210,7 @@ void fill(Descriptor& file, const std::function<void(std::ostream&)>& write) {
   file.finish();
 }
 
-/// What a chain of links ends in, whether that exists or not; and the descriptor of ours that it may stand for.
+/// The path at the end of a chain of links, whether or not it exists, and our own descriptor if it names one.
 struct Target {
   fs::path path;
   std::optional<int> own_descriptor;
@@ -222,13 +222,13 @@ Target target_of(fs::path path) {
     if (links == kMostLinks) throw SystemError{ELOOP};
     const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
     if (folder == fs::path("/proc") / std::to_string(::getpid()) / "fd") return {path, std::stoi(path.filename())};
-    path = folder / fs::read_symlink(path, error);  // an absolute one stands for itself
+    path = folder / fs::read_symlink(path, error);  // an absolute link replaces `folder`
     if (error) throw SystemError{error.value()};
   }
   return {path, std::nullopt};
 }
 
-/// Makes a new file beside `target`, with the rights that a new file has, and removes it unless it is kept.
+/// Makes a new file beside `target`, with the rights of any new file, and removes it unless it is kept.
 class Temporary {
  public:
   explicit Temporary(const fs::path& target) {
@@ -246,7 +246,7 @@ class Temporary {
   Temporary& operator=(const Temporary&) = delete;
 
   int descriptor() const { return descriptor_; }
-  /// Returns false where the folder lets nobody, or not us, replace the file: one that is mounted, one of another in
+  /// Returns false if the folder does not let us replace the file, for example a mounted file or another user's file in
   /// /tmp.
   bool take_place_of(const fs::path& target) {
     kept_ = ::rename(path_.c_str(), target.c_str()) == 0;
@@ -273,7 +273,7 @@ void replace(const fs::path& target, const struct stat* old, const std::function
   Temporary temporary(target);
   Descriptor file(temporary.descriptor());
   if (old != nullptr) {
-    // Keeps the old file's owner where we may; rights come last, since a new owner clears some.
+    // Keeps the old file's owner if we may; sets the rights last, because a new owner clears some of them.
     if (::fchown(file.number(), old->st_uid, old->st_gid) != 0 && errno != EPERM) throw SystemError{errno};
     if (::fchmod(file.number(), old->st_mode & 07777) != 0) throw SystemError{errno};
   }
@@ -285,7 +285,7 @@ bool takes_new_files(const fs::path& folder) {
   return ::faccessat(AT_FDCWD, folder.empty() ? "." : folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0;
 }
 
-// What was measured took time, and is nowhere else.
+// The start of records, which are never replaced: measuring them took time, and no copy exists.
 constexpr std::string_view kRecordsBegin = "{\"kind\":\"run\"";
 
 void write_target(const Target& target, const std::function<void(std::ostream&)>& write) {
@@ -303,7 +303,7 @@ void write_target(const Target& target, const std::function<void(std::ostream&)>
   replace(path, &old, write);
 }
 
-// Throws what write_target would, as far as that shows before it writes.
+// Throws the errors of write_target that can be found before it writes.
 void check_target(const Target& target) {
   const fs::path& path = target.path;
   if (target.own_descriptor) return;

@@ -10,9 +10,9 @@
 namespace moe {
 namespace {
 
-constexpr size_t kShownBefore = 24;  // bytes of a fault's text
+constexpr size_t kShownBefore = 24;  // bytes of the text shown before an error
 
-/// Accepts all values and keeps the byte of the first fault.
+/// Accepts all values and stores the position of the first error.
 class FaultFinder final : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::optional<size_t> byte;  // counted from 1
@@ -121,7 +121,7 @@ ConfigValue value_of(const Json& json) {
     out.kind = ConfigKind::text;
     out.text = json.get<std::string>();
   } else if (json.is_number()) {
-    // A whole number beyond 64 bits with a sign is a real one.
+    // A whole number that does not fit into 64 bits with a sign becomes a real number.
     const bool whole = json.is_number_integer() && (!json.is_number_unsigned() || json.get<uint64_t>() <= INT64_MAX);
     out.kind = whole ? ConfigKind::integer : ConfigKind::real;
     if (whole) out.integer = json.get<int64_t>();

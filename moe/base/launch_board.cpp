@@ -14,7 +14,7 @@
 
 namespace moe {
 
-// The system hands it out filled with zeros.
+// The system fills it with zeros.
 struct LaunchBoard::Page {
   uint64_t kind;
   std::atomic<int> port, failed, speaking, said;

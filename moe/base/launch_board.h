@@ -1,7 +1,7 @@
 #pragma once
-// A page of memory that a launcher and the processes it starts share: rank 0 posts the port of its store there, the
-// launcher posts what became of a rank that can no longer speak for itself. The page is gone with the last of them,
-// however they end.
+// A page of memory that a launcher shares with the processes it starts: rank 0 posts the port of its store there, and
+// the launcher posts the failure of a rank that can no longer report it. The page is freed when the last of these
+// processes ends, however it ends.
 #include <optional>
 #include <string>
 
@@ -11,8 +11,8 @@ class LaunchBoard {
  public:
   /// Makes a new board, on a descriptor that is inherited across exec. Throws BadInput if the system gives none.
   LaunchBoard();
-  /// Opens a board that was inherited. Throws BadInput if the descriptor is no board; it stays open, but no exec
-  /// inherits it again.
+  /// Opens an inherited board. Throws BadInput if the descriptor is not a board. The descriptor stays open, but exec no
+  /// longer inherits it.
   explicit LaunchBoard(int descriptor);
   ~LaunchBoard();
   LaunchBoard(const LaunchBoard&) = delete;
@@ -20,15 +20,15 @@ class LaunchBoard {
   int descriptor() const { return descriptor_; }
 
   void post_port(int port);
-  /// Returns the posted port; 0 while none is posted.
+  /// Returns the posted port; 0 if none has been posted.
   int port() const;
-  /// Keeps the first failure. Texts are cut after 200 bytes.
+  /// Keeps only the first failure. Texts are cut after 200 bytes.
   void post_failure(const std::string& what);
   std::optional<std::string> failure() const;
-  /// Returns whether this text is news: false if the first process that said anything said the same.
+  /// Returns true unless the first message that any process reported has the same text.
   bool first_to_say(const std::string& what);
 
-  /// The variable that tells a process the descriptor.
+  /// The environment variable that passes the descriptor to a process.
   static constexpr const char* kVariable = "MOETUNE_LAUNCH_BOARD";
 
  private:

@@ -13,7 +13,7 @@ namespace {
 
 using spdlog::level::level_enum;
 
-// Bytes of a line, most of which are then what a flag or a file brought in.
+// Most bytes of a line that are shown. Longer lines mostly consist of a value from a flag or a file.
 constexpr size_t kMostShown = 4000, kShownStart = 1000, kShownEnd = 400;
 
 void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const char* end_of_line) {
@@ -21,7 +21,7 @@ void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const cha
       std::make_unique<spdlog::pattern_formatter>(pattern, spdlog::pattern_time_type::local, end_of_line));
 }
 
-// Makes a logger that is leaked, so that what ends last can still log.
+// Makes a logger that is never destroyed, so that code which runs at exit can still log.
 spdlog::logger& stderr_logger(const char* pattern, const char* end_of_line) {
   auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   set_format(*sink, pattern, end_of_line);
@@ -38,7 +38,7 @@ spdlog::logger& as_is() {
   return logger;
 }
 
-// Keeps what a flag or file may bring in from moving a terminal's cursor or beginning a line of its own.
+// Replaces characters from a flag or file that would move a terminal's cursor or begin a new line.
 std::string one_line(std::string_view text) {
   if (text.size() <= kMostShown) return printable(text);
   return printable(text.substr(0, kShownStart)) + " ... " + printable(text.substr(text.size() - kShownEnd));

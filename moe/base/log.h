@@ -1,5 +1,5 @@
 #pragma once
-// Writes what a process says on stderr beside its results: lines that begin "moetune: ", of a rank "moetune rank 3: ".
+// Writes messages, not results, to stderr: lines that begin "moetune: ", or "moetune rank 3: " in a rank's process.
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -8,20 +8,20 @@ namespace moe {
 
 enum class LogLevel : uint8_t { errors, progress, decisions };
 
-/// Sets what the process shows from now on: errors alone, progress and warnings too (the default), or also what each
-/// step decided. Threads may log at any time.
+/// Sets which messages the process shows from now on: only errors; progress and warnings too (the default); or also the
+/// decisions of each step. Threads may log at any time.
 void set_log_level(LogLevel most);
-/// Sets which of several processes this is, for the beginning of lines; none: it is the only one, as at first.
+/// Sets the rank of this process, which is shown at the start of its lines; none (the default): the only process.
 void set_log_rank(std::optional<int> rank);
 
-/// Shows a line, cut in its middle where it is very long. So do the others but log_progress.
+/// Shows a line, which is cut in its middle if it is very long; the other functions, except log_progress, cut it too.
 void log_error(const std::string& text);
-/// Shows "warning: " before the text.
+/// Shows a line that begins with "warning: ".
 void log_warning(const std::string& text);
 void log_info(const std::string& text);
-/// Shows what a step decided.
+/// Shows a decision of a step.
 void log_decision(const std::string& text);
-/// Shows the text as it is, which may rewrite a terminal's line.
+/// Shows the text unchanged, so that it may rewrite a line of a terminal.
 void log_progress(const std::string& text);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// The C++ type of each element type on the host, 16-bit ones included: those are stored, not computed with.
+// The C++ type of each element type on the host. 16-bit types are for storage only, not for arithmetic.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,13 +12,13 @@
 namespace moe {
 
 struct Bfloat16 {
-  uint16_t bits = 0;  // float32's upper half
+  uint16_t bits = 0;  // upper half of a float32
 };
 struct Float16 {
-  uint16_t bits = 0;  // IEEE 754's binary16
+  uint16_t bits = 0;  // IEEE 754 binary16
 };
 
-/// The type that numbers are added up in: float32, float64 in itself.
+/// The type in which numbers are summed: float64 for float64, else float32.
 template <class T>
 using Sums = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -37,7 +37,7 @@ Sums<T> widened(T v) {
     return to_float(v);
 }
 
-/// Rounds once, to nearest even, to a number with that many bits of exponent and fraction.
+/// Rounds once, to nearest even, to a number with these many bits of exponent and fraction.
 template <int kExponent, int kFraction>
 uint16_t narrowed(double v) {
   constexpr int kBias = (1 << (kExponent - 1)) - 1, kShift = 52 - kFraction;
@@ -60,7 +60,7 @@ inline void round_to(double v, Bfloat16& out) { out.bits = narrowed<8, 7>(v); }
 inline void round_to(float v, Float16& out) { out.bits = narrowed<5, 10>(static_cast<double>(v)); }
 inline void round_to(float v, Bfloat16& out) {
   const auto bits = std::bit_cast<uint32_t>(v);
-  const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1), nan = bits | 0x400000;  // its payload may lie below
+  const uint32_t nearest = bits + 0x7fff + (bits >> 16 & 1), nan = bits | 0x400000;  // its low half may be all 0
   out.bits = static_cast<uint16_t>((std::isnan(v) ? nan : nearest) >> 16);
 }
 template <class From>
@@ -72,7 +72,7 @@ void round_to(From v, double& out) {
   out = static_cast<double>(v);
 }
 
-/// Calls body(T{}) with the type that `dtype` names.
+/// Calls body(T{}), where T is the type that `dtype` names.
 template <class Body>
 decltype(auto) with_number(DType dtype, Body&& body) {
   switch (dtype) {
@@ -88,7 +88,7 @@ decltype(auto) with_number(DType dtype, Body&& body) {
   throw std::invalid_argument("unknown element type");
 }
 
-/// Calls body(T{}) with a type that sums are kept in, which `dtype` names: float32 or float64.
+/// Calls body(T{}), where T is the type of sums that `dtype` names: float32 or float64.
 template <class Body>
 decltype(auto) with_sums_type(DType dtype, Body&& body) {
   if (dtype == DType::float32) return body(float{});

@@ -1,5 +1,5 @@
 #pragma once
-// Counter-based random numbers: a value depends on (seed, stream, index) alone, never on who asked before.
+// Counter-based random numbers: a value depends only on (seed, stream, index), not on earlier calls.
 #include <cstdint>
 #include <string_view>
 

@@ -29,18 +29,18 @@ const auto& find_named(const Table& table, std::string_view name, std::string_vi
   bad_input("{}: unknown '{}', expected one of: {}{}", where, name, fmt::join(known, ", "), suggestion(name, known));
 }
 
-/// Returns whether two tables name the same things in the same order, as those of two libraries must.
+/// Returns whether two tables have the same names in the same order, as the tables of two libraries must.
 template <class A, class B>
 constexpr bool same_names(const A& a, const B& b) {
   return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
-/// The rows of a table, and those that a program adds to it before it makes what they name. Rows keep their addresses.
+/// The rows of a table and those that a program adds before it uses their names. Rows keep their addresses.
 template <class Row>
 class Registry {
  public:
   explicit Registry(std::span<const Row> rows) : rows_(rows.begin(), rows.end()) {}
-  Registry(const Registry&) = delete;  // names of added rows are its own
+  Registry(const Registry&) = delete;  // the registry owns the names of added rows
   Registry& operator=(const Registry&) = delete;
 
   /// Adds a row, whose name is copied. Throws BadInput that names `where` if the name is empty or known. No other
@@ -62,14 +62,14 @@ class Registry {
   std::deque<Row> rows_;
 };
 
-/// The row of a table that knows nothing of a value but its name.
+/// The row of a table that stores only the name of a value.
 template <class Value>
 struct Named {
   std::string_view name;
   Value value;
 };
 
-/// Returns whether row i of `table` is that of enumerator i, which its `key` holds.
+/// Returns whether row i of `table` belongs to enumerator i, which is its `key`.
 template <class Table, class Row, class Enum>
 constexpr bool in_enum_order(const Table& table, Enum Row::*key) {
   size_t i = 0;

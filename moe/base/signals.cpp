@@ -14,7 +14,7 @@ HeldSignals::HeldSignals() {
   sigemptyset(&held_);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
     if (!is_ignored(signal)) sigaddset(&held_, signal);
-  if (is_ignored(SIGCHLD)) std::signal(SIGCHLD, SIG_DFL);  // else the kernel keeps to itself how a child ended
+  if (is_ignored(SIGCHLD)) std::signal(SIGCHLD, SIG_DFL);  // else the kernel discards how a child ended
   sigaddset(&held_, SIGCHLD);
   sigprocmask(SIG_BLOCK, &held_, &before_);
 }

@@ -1,23 +1,23 @@
 #pragma once
-// The signals by which a process is asked to end, for those that start others and must end them too.
+// The signals that ask a process to end, for processes that start others and must end them too.
 #include <chrono>
 #include <csignal>
 
 namespace moe {
 
-/// How long a process that was asked to end may take before it is killed.
+/// How long a process may take to end after a signal asks it to; then it is killed.
 inline constexpr std::chrono::seconds kGrace{3};
 
-/// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; the signals wait to be asked for.
-/// Signals that are ignored stay so, as nohup leaves them: blocked, they would be held too. SIGCHLD alone is never left
-/// ignored.
+/// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; they stay pending until they are
+/// read. Ignored signals (as nohup sets them) stay ignored, because blocked ones would become pending. SIGCHLD is never
+/// left ignored.
 class HeldSignals {
  public:
   HeldSignals();
   ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
-  /// Lets the signals through again, as a child needs it.
+  /// Unblocks the signals, which a child process needs.
   void release() const { sigprocmask(SIG_UNBLOCK, &held_, nullptr); }
   const sigset_t& set() const { return held_; }
 

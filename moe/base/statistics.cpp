@@ -48,7 +48,7 @@ std::optional<Interval> median_interval(std::vector<double> values) {
     return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) - n * std::log(2.0));
   };
   size_t j = 0;
-  double below = probability(0);  // of at most j heads
+  double below = probability(0);  // probability of at most j heads
   while (below <= kOutsideEachEnd) below += probability(static_cast<double>(++j));
   if (j == 0) return std::nullopt;
   return Interval{values[j - 1], values[values.size() - j]};

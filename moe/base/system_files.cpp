@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
 constexpr double kKiB = 1024, kMostKiB = 0x1p50;
-constexpr size_t kAtOnce = 4096;  // what the kernel gives of such a file at once
+constexpr size_t kAtOnce = 4096;  // most bytes that the kernel returns from such a file in one read
 
 std::string_view trimmed(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
@@ -34,7 +34,7 @@ std::optional<Number> whole_number(std::string_view text) {
 }  // namespace
 
 std::optional<std::string> SystemFiles::text(const std::string& path, size_t most) const {
-  // Opening does not block: a made-up tree, or a driver, may have a pipe there.
+  // O_NONBLOCK, because a test's tree or a driver may have a pipe there.
   const int file = ::open((root_ + path).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return {};
   std::string text;
@@ -109,7 +109,7 @@ std::vector<std::string> words_in(std::string_view text) {
 }
 
 std::optional<CpuTimes> cpu_times(const SystemFiles& files) {
-  // cpu user nice system idle iowait irq softirq steal ...: what guests of ours take is in user.
+  // cpu user nice system idle iowait irq softirq steal ...: user includes the time of our own guests.
   const std::string stat = files.text("/proc/stat", kAtOnce).value_or("");
   const auto words = words_in(std::string_view(stat).substr(0, stat.find('\n')));
   if (words.size() < 5 || words[0] != "cpu") return {};
@@ -144,10 +144,10 @@ std::optional<double> pressure_of(const SystemFiles& files, const std::string& r
 
 namespace {
 
-constexpr double kNoLimitBytes = 0x1p62;  // version 1 has no word for none: it says the largest number of pages
+constexpr double kNoLimitBytes = 0x1p62;  // version 1 reports the largest number of pages if there is no limit
 
-// Calls `read` with the folder of the group that has the controller, and with those above it. In a container the path
-// may be the host's, and is not there.
+// Calls `read` with the folder of the group that has the controller, and with those above it. In a container, the path
+// may be that of the host and not exist here.
 template <class Read>
 void for_groups(const SystemFiles& files, const std::string& controller, Read read) {
   std::istringstream groups(files.text("/proc/self/cgroup").value_or(""));
@@ -164,7 +164,7 @@ void for_groups(const SystemFiles& files, const std::string& controller, Read re
   }
 }
 
-// Returns a group's quota: "150000 100000" or, of version 1, a file each; a quota of "max" or -1 is none.
+// Returns a group's quota in cores, from "150000 100000" or, in version 1, from two files; none for "max" or -1.
 std::optional<double> quota_of(const SystemFiles& files, bool unified, const std::string& group) {
   std::optional<double> quota, period;
   if (unified) {

@@ -17,12 +17,12 @@ bool is_number(const std::string& cell) {
 }
 
 constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
-constexpr size_t kFolded = 4;               // blanks before what is left of a line under the table
+constexpr size_t kFolded = 4;               // indent of the continuation of a line under the table
 
-// Returns whether so many columns, as wide as they are with the blanks around them, fit. The last blank is not printed.
+// Returns whether columns of `used` characters, blanks around them included, fit. The last blank is not printed.
 bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
 
-// Returns the columns of each table that the text has.
+// Returns the columns of each table into which a wide table is split.
 std::vector<std::vector<size_t>> blocks_of(const std::vector<size_t>& columns, const std::vector<size_t>& width,
                                            std::optional<int> most) {
   std::vector<std::vector<size_t>> blocks{{0}};
@@ -103,8 +103,8 @@ std::string Table::text(std::optional<int> most) const {
     text += cells + '\n';
   };
   const auto [shown, left_out] = kept(width, most);
-  std::vector<size_t> rows;                           // that are shown
-  std::map<size_t, std::vector<std::string>> equals;  // names of the others, by the row that is shown for them
+  std::vector<size_t> rows;                           // rows that are shown
+  std::map<size_t, std::vector<std::string>> equals;  // by shown row, the names of the rows that equal it
   for (size_t r = 1; r < rows_.size(); ++r) {
     const auto is_equal = [&](size_t other) {
       return std::equal(rows_[r].begin() + 1, rows_[r].end(), rows_[other].begin() + 1);

@@ -1,5 +1,5 @@
 #pragma once
-// A text table for the terminal: columns as wide as their widest cell, numbers right, words left.
+// A text table for the terminal: columns are as wide as their widest cell, numbers right-aligned, words left-aligned.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,38 +10,38 @@
 
 namespace moe {
 
-/// Returns the text as Markdown that shows it as it is: no HTML, link, emphasis or mention of a person.
+/// Returns Markdown that displays exactly this text: no HTML, link, emphasis or mention of a person.
 std::string markdown_text(std::string_view text);
 
 class Table {
  public:
   explicit Table(std::vector<std::string> header) : rows_{std::move(header)} {}
-  /// Adds a row, which has as many cells as the header; they become printable().
+  /// Adds a row, which has as many cells as the header; cells are made printable().
   void add(std::vector<std::string> row);
   bool empty() const { return rows_.size() == 1; }
   /// Returns the cells by row, the header first.
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }
-  /// Names columns of the header that a narrow output leaves out, the least important first; `shows_all`: what makes it
-  /// wide, as the line that names them says.
+  /// Names the columns that a narrow output leaves out, the least important first. A line names the columns left out
+  /// and `shows_all`, the flag or action that shows them.
   void leave_out_first(std::vector<std::string> columns, std::string_view shows_all) {
     optional_ = std::move(columns);
     shows_all_ = shows_all;
   }
-  /// Shows one row for several that differ in their first cells alone. A line names the others, and `shows_all`, which
-  /// shows all rows (widen_output()).
+  /// Shows one row for several that differ only in their first cells. A line names the others and `shows_all`, the flag
+  /// or action that shows all rows (widen_output()).
   void join_equal_rows(std::string_view shows_all) {
     joins_ = true;
     shows_all_ = shows_all;
   }
-  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. Of a table wider
-  /// than `most`, columns are left out as leave_out_first() says, and a line names them; those that still do not fit
-  /// follow in tables below, each with the first column. What is for a file has no width.
+  /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. If the table is
+  /// wider than `most`, columns are left out as leave_out_first() says, and a line names them; those that still do not
+  /// fit follow in tables below, each with the first column. For files, pass none: their width is unlimited.
   std::string text(std::optional<int> most = output_columns()) const;
   /// Returns the rows as a table of Markdown.
   std::string markdown() const;
 
  private:
-  /// Returns for each column whether it holds numbers alone, which stand on the right.
+  /// Returns for each column whether it contains only numbers, which are right-aligned.
   std::vector<bool> numbers() const;
   /// Returns the columns to show, and the names of those that are left out.
   std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,

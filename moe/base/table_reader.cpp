@@ -10,7 +10,7 @@ namespace moe {
 namespace {
 
 constexpr size_t kShownText = 60;                                // characters of a found text in a message
-constexpr std::string_view kTable[] = {"an object", "a table"};  // of JSON, of what has lines
+constexpr std::string_view kTable[] = {"an object", "a table"};  // in JSON; in files that have lines
 
 bool within(double number, const Limits& limits) {
   return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
@@ -28,7 +28,7 @@ std::string expectation(std::string_view kind, const Limits& limits) {
   return out;
 }
 
-// Returns "FILE:LINE", or "FILE" of what has no lines.
+// Returns "FILE:LINE"; "FILE" if the file has no lines.
 std::string place(const std::string& path, int line) { return line == 0 ? path : fmt::format("{}:{}", path, line); }
 
 }  // namespace
@@ -59,7 +59,7 @@ std::string describe(const ConfigValue& value) {
     case ConfigKind::integer:
       return fmt::format("{}", value.integer);
     case ConfigKind::real: {
-      const std::string text = fmt::format("{}", value.real);  // 1.0, which is no whole number
+      const std::string text = fmt::format("{}", value.real);  // written as 1.0, because it is not a whole number
       return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
     }
     case ConfigKind::text:

@@ -36,7 +36,7 @@ void widen_output() { ::setenv("COLUMNS", std::to_string(kWidened).c_str(), 1); 
 
 std::string fitted_line(std::string_view line, size_t indent, std::optional<int> columns) {
   std::string text;
-  size_t before = 0;  // blanks of this line
+  size_t before = 0;  // blanks before the first word of this line
   while (columns && line.size() + before > static_cast<size_t>(*columns)) {
     const size_t blank = line.rfind(' ', static_cast<size_t>(*columns) - before);
     if (blank == std::string_view::npos || line.find_first_not_of(' ') > blank) break;
@@ -63,8 +63,8 @@ std::string fitted_text(std::string_view text, size_t indent) {
 namespace {
 
 constexpr double kTerminalEveryS = 0.2, kLogEveryS = 10;
-constexpr double kTellingShare = 0.02;  // from here on the work itself tells how long it takes
-constexpr double kTellingOfKind = 0.2;  // from this share of a kind on, its own seconds alone count
+constexpr double kTellingShare = 0.02;  // from this share on, the time left is estimated from the time so far
+constexpr double kTellingOfKind = 0.2;  // from this share of a kind on, only its own seconds count
 
 }  // namespace
 

@@ -9,39 +9,39 @@
 namespace moe {
 
 /// Returns the width of the output in columns: COLUMNS if it is set, else that of the terminal on stdout, at least 40.
-/// Empty: stdout is no terminal, and lines may be of any length.
+/// Empty if stdout is not a terminal; then lines may have any length.
 std::optional<int> output_columns();
 
-/// Makes the output so wide that tables fold and leave out nothing, here and in processes that are started: COLUMNS.
+/// Makes the output so wide that tables fold and omit nothing, in this process and in those it starts (sets COLUMNS).
 void widen_output();
-/// The columns of such an output.
+/// The width that widen_output() sets.
 inline constexpr int kWidened = 1000000;
 
 /// The most columns of help, answers and lines under tables, however wide the output is.
 inline constexpr int kMostColumns = 120;
-/// Returns the width of the output in columns, but at most so many.
+/// Returns the width of the output in columns, but at most `most`.
 int output_columns_up_to(int most);
 
-/// Breaks a line between words so that it fits the columns; what follows is indented.
+/// Breaks a line between words so that it fits the columns; continuation lines are indented.
 std::string fitted_line(std::string_view line, size_t indent = 2, std::optional<int> columns = output_columns());
-/// Breaks each line of a text likewise, but for those with a command that a reader copies.
+/// Breaks each line of a text in the same way, except lines with a command that a reader copies.
 std::string fitted_text(std::string_view text, size_t indent = 2);
 
 // Progress with an estimate of the time left, on stderr: one line that is rewritten on a terminal, a few lines
 // elsewhere.
 
-/// Estimates from the seconds of the work so far how long the rest takes. Work is of several kinds and has amounts that
-/// grow with it: within a kind its own seconds an amount count, of a kind that has not begun those of all work so far,
-/// and of one that has just begun something between them: its first piece may have paid for what all of them need.
+/// Estimates the time left from the seconds of the work so far. Work is of several kinds, each with an amount that
+/// grows with its time. A kind is estimated by its own seconds per amount; a kind that has not begun, by those of all
+/// work so far; one that has just begun, by a mix of both, because its first piece may include a setup for the others.
 class MeasuredWork {
  public:
-  /// Returns the amount of a kind that is to be done yet, to be set or raised.
+  /// Returns the amount of work of a kind that is left, for the caller to set or raise.
   double& open(const std::string& kind) { return kinds_[kind].open; }
-  /// Notes that so much of what is open was done, in this time.
+  /// Records that `amount` of the open work of a kind was done in `seconds`.
   void did(const std::string& kind, double amount, double seconds);
-  /// Returns the seconds that the open work takes; none before some work is done.
+  /// Returns the seconds that the open work will take; none before any work is done.
   std::optional<double> left_s() const;
-  /// Returns the share of the time that is over, in [0, 1]; 0 before some work is done.
+  /// Returns the share of the total time that has passed, in [0, 1]; 0 before any work is done.
   double share() const;
 
  private:
@@ -55,14 +55,14 @@ class MeasuredWork {
 
 class Progress {
  public:
-  /// `expected_s`: the time that the work took when it was measured before.
+  /// `expected_s`: the time of the same work when it was measured before; none: unknown.
   explicit Progress(std::string what, std::optional<double> expected_s = {});
-  /// Shows that this share of the work, in [0, 1], is done, unless something was shown just before.
+  /// Shows that `share` of the work, in [0, 1], is done, unless the line was updated just before.
   void at(double share);
   void done();
 
-  /// Returns the text that is shown for a share; of one that is too small to tell, and without an expected time, it
-  /// says no time left.
+  /// Returns the text that is shown for a share, without the time left if the share is too small to estimate it and
+  /// there is no expected time.
   static std::string state(double share, double elapsed_s, std::optional<double> expected_s);
 
  private:

@@ -16,14 +16,14 @@ namespace {
 struct Lead {
   unsigned char mask, bits;
   size_t size;
-  uint32_t least;  // a smaller character has fewer bytes
+  uint32_t least;  // least code point of this length; a smaller one is an overlong encoding
 };
 constexpr std::array<Lead, 4> kLeads{
     {{0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}}};
 
 struct Character {
   uint32_t code = 0;
-  size_t size = 0;  // 0: no UTF-8
+  size_t size = 0;  // 0: not UTF-8
 };
 
 Character first_character(std::string_view text) {
@@ -80,9 +80,9 @@ std::string shell_word(const std::string& word) {
 
 namespace {
 
-constexpr size_t kMostSuggested = 3;  // names that are suggested at most
-constexpr size_t kTellingPart = 3;    // letters that a part of a name has at least: fewer are in many
-constexpr size_t kTellingStart = 2;   // letters of a name's start
+constexpr size_t kMostSuggested = 3;  // names suggested at most
+constexpr size_t kTellingPart = 3;    // least letters of a part of a name: shorter ones are in many
+constexpr size_t kTellingStart = 2;   // least letters of a name's start that is compared
 
 using Names = std::vector<std::string_view>;
 using Words = std::vector<std::string>;
@@ -115,7 +115,7 @@ Names of_fewest_edits(std::string_view name, std::span<const std::string_view> k
   return nearest;
 }
 
-// Returns a name's words: "--h100-deepep@X" has h100, deepep and x.
+// Returns a name's words in lower case: "--h100-deepep@X" has h100, deepep and x.
 Words words_of(std::string_view name) {
   Words words;
   bool inside = false;
@@ -128,7 +128,7 @@ Words words_of(std::string_view name) {
   return words;
 }
 
-// Returns whether each of `words` begins a word of `other`, in its order; `at_start`: the first one begins the first.
+// Returns whether each of `words` begins a word of `other`, in the same order; `at_start`: the first begins the first.
 bool begin_words(const Words& words, const Words& other, bool at_start) {
   auto next = other.begin();
   for (const std::string& word : words) {
@@ -155,7 +155,7 @@ bool begins_alike(const Words& words, const Words& other) {
   return words.front().size() >= kTellingPart && begin_words({words.front()}, other, true);
 }
 
-// Returns whether a word abbreviates another one that ends in the same number: bf16 is bfloat16, fp32 is float32.
+// Returns whether both are single words with the same first letter and final number: bf16 and bfloat16.
 bool abbreviates(const Words& words, const Words& other) {
   const auto number_of = [](const std::string& word) { return word.substr(word.find_last_not_of("0123456789") + 1); };
   const std::string number = number_of(words.back());
@@ -171,7 +171,7 @@ Names of_parts(std::string_view name, std::span<const std::string_view> known) {
     std::ranges::copy_if(known, std::back_inserter(found), [&](auto other) { return alike(words, words_of(other)); });
     if (!found.empty()) break;
   }
-  std::ranges::stable_sort(found, {}, &std::string_view::size);  // the plain one before its variants
+  std::ranges::stable_sort(found, {}, &std::string_view::size);  // puts a plain name before its variants
   return found;
 }
 

@@ -8,7 +8,7 @@ namespace moe {
 
 bool require_room_for_thread(const std::string& name) {
   constexpr size_t kStack = size_t{8} << 20;
-  constexpr size_t kHeap = size_t{128} << 20;  // what glibc reserves when a thread first allocates
+  constexpr size_t kHeap = size_t{128} << 20;  // reserved by glibc when a thread first allocates
   constexpr size_t kSpare = size_t{64} << 20;
   rlimit limit{};
   if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return false;
@@ -26,7 +26,7 @@ bool require_room_for_thread(const std::string& name) {
 }
 
 void reserve_heap_of_thread() {
-  void* volatile first = std::malloc(1);  // volatile, lest the compiler leaves it out
+  void* volatile first = std::malloc(1);  // volatile, so that the compiler does not remove the allocation
   std::free(first);
 }
 

@@ -17,27 +17,27 @@ namespace moe {
 /// Names the calling thread; the kernel keeps 15 characters.
 inline void name_thread(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
 
-/// Gives up the memory that a program holds back for its last words (std::set_new_handler), if it does.
+/// Frees the memory that a program's std::new_handler reserves for its last messages, if it has one.
 inline void release_reserve() {
   const std::new_handler handler = std::get_new_handler();
   if (handler == nullptr) return;
   try {
     handler();
-  } catch (const std::bad_alloc&) {  // which is what a handler throws that has nothing more to give
+  } catch (const std::bad_alloc&) {  // thrown by a handler that has no more memory to free
   }
 }
 
 /// Throws RankFailure, naming the thread, if address space is limited (ulimit -v) and the thread would leave too little
-/// of it for libraries, which crash where a small request fails. Returns whether it is limited.
+/// of it for libraries, which crash if a small allocation fails. Returns whether it is limited.
 bool require_room_for_thread(const std::string& name);
-/// Allocates once, upon which the C library reserves what the calling thread's later allocations take.
+/// Allocates once, because glibc then reserves the address space of the calling thread's later allocations.
 void reserve_heap_of_thread();
 
-/// Starts a thread that runs `body()`, or `body(std::stop_token)`. Throws RankFailure, naming the thread, where the
-/// system has no room for another.
+/// Starts a thread that runs `body()`, or `body(std::stop_token)`. Throws RankFailure, naming the thread, if the system
+/// can't start another thread.
 template <class Body>
 std::jthread start_thread(const std::string& name, Body body) {
-  // Where room is limited, the next thread is not started before this one has taken what its allocations reserve.
+  // If address space is limited, wait until this thread has reserved its heap before the next one is started.
   const auto has_room = require_room_for_thread(name) ? std::make_shared<std::latch>(1) : nullptr;
   try {
     std::jthread thread([name, has_room, body = std::move(body)](const std::stop_token& stop) mutable {

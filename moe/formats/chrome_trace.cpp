@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-// Returns a JSON string, quotes included. Bytes above 0x7f pass: names are UTF-8.
+// Returns a JSON string with its quotes. Bytes above 0x7f are unchanged, because names are UTF-8.
 std::string quoted(std::string_view text) {
   std::string json = "\"";
   for (const char c : text) {
@@ -25,7 +25,7 @@ std::string quoted(std::string_view text) {
   return json + '"';
 }
 
-// Events of a track may touch but not overlap, so that starts and ends are rounded, never lengths.
+// Events of a track may touch but not overlap, so starts and ends are rounded, never lengths.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 std::string microseconds(int64_t ns) {
@@ -37,7 +37,7 @@ std::string lane_name(const Lane& lane, bool several_stages) {
   return several_stages ? fmt::format("stage {} {}", lane.stage + 1, kind) : std::string(kind);
 }
 
-// Returns whether a place is among the first and last `shown` of `count`.
+// Returns whether a position is among the first and last `shown` of `count`.
 bool is_at_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
 
 const Lane& lane_of(const Plan& plan, int task) { return plan.structure->lanes[plan.tasks()[task].lane]; }
@@ -82,7 +82,7 @@ class EventWriter {
     const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
     for (const Task& task : plan.tasks())
       if (is_shown(group, task, extent_)) complete(group, path, task, pid);
-    // Arrows come behind the slices: one is bound to the slice that is open when its event is read.
+    // Arrows come after the slices, because an arrow is bound to the slice that is open when its event is read.
     for (const Task& task : plan.tasks())
       for (const int from : awaited(*plan.structure, task))
         if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[from], extent_))
@@ -97,7 +97,7 @@ class EventWriter {
   void complete(const TraceGroup& group, const CriticalPath& path, const Task& task, int pid) {
     const int64_t start = nanoseconds(group.start_s[task.id]), end = nanoseconds(group.end_s[task.id]);
     std::string name{name_of(task.kind)};
-    if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);  // the viewer colours names but for numbers alike
+    if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);  // names equal up to numbers get one colour
     if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
     if (group.plan->layers > 1) name += fmt::format(" L{}", task.layer + 1);
     if (group.plan->micro_batches > 1) name += fmt::format(" M{}", task.micro_batch + 1);
@@ -141,7 +141,7 @@ class EventWriter {
   std::ostream& out_;
   const TraceExtent& extent_;
   bool first_ = true;
-  int64_t arrows_ = 0;  // ids are unique in the file
+  int64_t arrows_ = 0;  // ids must be unique in the file
 };
 
 void check_times(const TraceGroup& group) {

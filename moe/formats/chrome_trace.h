@@ -11,36 +11,36 @@
 
 namespace moe {
 
-/// When the tasks of a plan ran: one process of the trace, with a track for each lane that has tasks.
+/// The times of a plan's tasks: one process of the trace, with a track for each lane that has tasks.
 struct TraceGroup {
   std::string name;  // "measured", "simulated"
-  int rank = -1;     // -1: stands for all ranks
+  int rank = -1;     // -1: the same for all ranks
   const Plan* plan = nullptr;
   std::span<const double> start_s, end_s;  // by task id
-  std::string cluster = {};                // its name; empty: not said
-  const Timeline* predicted = nullptr;     // of the same plan, where the times are measured
-  int stage = -1;                          // whose lanes are shown; -1: all stages'
+  std::string cluster = {};                // name of the cluster; empty: not shown
+  const Timeline* predicted = nullptr;     // simulation of the same plan, if the times are measured
+  int stage = -1;                          // the stage whose lanes are shown; -1: all stages
 };
 
-/// The part of a plan that a trace shows: so many layers of each stage and so many micro-batches, half of them the
-/// first ones, the others the last. What belongs to no layer (embedding, head) is always shown.
+/// The part of a plan that a trace shows: `layers` layers of each stage and `micro_batches` micro-batches, half of them
+/// the first ones, the others the last ones. Tasks of no layer (embedding, head) are always shown.
 struct TraceExtent {
   int layers = std::numeric_limits<int>::max(), micro_batches = std::numeric_limits<int>::max();
 };
 /// Returns the number of tasks that a trace shows.
 int64_t shown_tasks(std::span<const TraceGroup> groups, const TraceExtent& extent);
 
-/// Returns a plan's tasks as they were simulated on that cluster.
+/// Returns a plan's tasks with their simulated times on that cluster.
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster);
 
 /// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
-/// clock, and an arrow (flow events s and f) for each dependency that crosses lanes: from the last nanosecond of the
-/// task waited for to the start of the one that waits. Of several tasks of one lane only the last has an arrow, as it
-/// follows the others anyway; a task of no length has none. Slices of a plan of several layers and micro-batches say
-/// which (L2 M1, from 1), its tracks which stage. A process is named by schedule and degrees, and labelled with layer
-/// and cluster. A slice says whether it is on the critical path and its slack (simulator.h), bytes, GB/s, and
-/// beside a measured time the predicted one. Throws WrongResult, before anything is written, for a task that has no
-/// times or ends before it starts.
+/// clock, and an arrow (flow events s and f) for each dependency between lanes: from the last nanosecond of the earlier
+/// task to the start of the task that waits. If a task waits for several tasks of one lane, only the last has an arrow,
+/// because it follows the others; a task of length 0 has no arrow. In plans of several layers and micro-batches, names
+/// of slices include both (L2 M1, counted from 1), and names of tracks the stage. A process is named by schedule and
+/// degrees, and labelled with layer and cluster. A slice shows whether it is on the critical path, its slack
+/// (simulator.h), bytes, GB/s and, if it is measured, the predicted time. Throws WrongResult, before it writes
+/// anything, for a task that has no times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out, const TraceExtent& extent = {});
 inline constexpr std::string_view kChromeTraceBegins = R"({"displayTimeUnit":)";
 

@@ -18,7 +18,7 @@
 namespace moe {
 namespace {
 
-// Returns the layer's keys, how rows are rounded, and the groups.
+// Returns the layer's keys, its rounding of rows, and the groups.
 Json case_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);
@@ -50,7 +50,7 @@ Json lane_json(const Lane& lane) {
   return json;
 }
 
-// Returns an access; what is 0 of a single layer is left out.
+// Returns an access, without the values that are 0 in a single layer.
 Json access_json(const Access& a) {
   Json json{{"buffer", name_of(a.buffer)}, {"phase", name_of(a.phase)}};
   if (a.layer != 0) json["layer"] = a.layer;
@@ -67,7 +67,7 @@ Json accesses_json(const std::vector<Access>& accesses) {
   return list;
 }
 
-// Returns whether the task's chunks are rows on their way home that a flow may cut by EP peers.
+// Returns whether the task's chunks are returning rows, which a flow may cut by EP peers.
 bool comes_home(TaskKind kind) {
   return kind == TaskKind::exchange || kind == TaskKind::sum || kind == TaskKind::gather;
 }
@@ -115,7 +115,7 @@ Json gradient_json(const Gradient& g) {
   return json;
 }
 
-// Writes a list with one item a line.
+// Writes a list with one item per line.
 template <class Items, class ToJson>
 std::string lines_of(const Items& items, ToJson&& to_json) {
   std::string text;
@@ -260,7 +260,7 @@ std::vector<TableReader> objects(const TableReader& n, std::string_view key, Key
   return n.tables(key, known);
 }
 
-// Returns whether the document's plan is of a whole iteration, whose step is planned, and not of one layer, once.
+// Returns whether the document's plan is of a whole iteration, whose step is planned, and not of a single layer.
 bool is_iteration(const TableReader& document) {
   return document.has("step") && document.table("step", kStepKeys).boolean("planned");
 }
@@ -288,7 +288,7 @@ DenseLayers dense_from(const TableReader& document, const Plan& plan) {
     dense.is[n.integer_of(item, name, from_to(0, plan.layers - 1))] = true;
   });
   if (dense.in(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
-  dense_case(plan.shape, dense.hidden);  // checked
+  dense_case(plan.shape, dense.hidden);  // checks the case
   return dense;
 }
 
@@ -306,7 +306,7 @@ StepWeights weights_from(const TableReader& n) {
   return {n.integer("dense", limits), n.integer("experts", limits), n.integer("alike", limits)};
 }
 
-// Reads what the plan says beside its tasks.
+// Reads the properties of a plan other than its tasks.
 void read_iteration(const TableReader& document, Plan& plan) {
   const bool iteration = is_iteration(document);
   const int most = iteration ? kMostSize : 1;
@@ -329,7 +329,7 @@ void read_iteration(const TableReader& document, Plan& plan) {
     document.fail(document.value("ends"), "ends", fmt::format("the weights of a vocabulary of {}", plan.vocabulary));
 }
 
-// Reads the layer of a task or an access; in an iteration its ends have numbers too.
+// Reads the layer of a task or an access; in an iteration, the model's ends have layer numbers too.
 int layer_from(const TableReader& n, const Plan& plan) {
   return plan.step.planned ? count(n, "layer", kEmbeddingLayer, plan.layers) : count(n, "layer", 0, 0);
 }
@@ -380,7 +380,7 @@ Lane lane_from(const TableReader& n, const Plan& plan) {
   return lane;
 }
 
-// Throws where no task of the phase is cut into as many chunks as its degree says.
+// Throws if no task of the phase is cut into as many chunks as its degree.
 void require_degree(const TableReader& document, std::string_view key, int degree, const Structure& structure,
                     Phase phase) {
   int most = 1;
@@ -392,7 +392,7 @@ void require_degree(const TableReader& document, std::string_view key, int degre
   if (degree > 1) document.fail(document.value(key), key, fmt::format("{}, as its tasks are cut", most));
 }
 
-// Throws where a layer, once, makes other gradients, or makes them elsewhere: a rank sums no others.
+// Throws if the gradients of a single layer's plan differ from the layer's own, or from where it makes them.
 void require_made(const TableReader& n, const Gradient& g, const Plan& plan, const Structure& structure) {
   const int64_t bytes = g.experts ? expert_gradient_bytes(plan.shape) : gradient_bytes(plan.shape);
   const int made_by = g.experts ? last_expert(structure) : -1;
@@ -401,12 +401,12 @@ void require_made(const TableReader& n, const Gradient& g, const Plan& plan, con
     n.fail(n.value("made_by"), "made_by", fmt::format("{}, the task after which they exist (-1: they wait)", made_by));
 }
 
-// Reads the gradients; of an iteration's check_plan says whether they are those that there are.
+// Reads the gradients; for an iteration, check_plan checks that they are complete.
 std::vector<Gradient> gradients_from(const TableReader& document, const Plan& plan, const Structure& structure) {
   std::vector<Gradient> gradients;
   for (const TableReader& n : objects(document, "gradients", kGradientKeys)) {
     Gradient g;
-    g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);  // 1: it waits, of the one behind
+    g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);  // 1: waiting ones of the next layer
     g.bytes = n.integer("bytes", from_to(0, int64_t{1} << 50));
     g.made_by = count(n, "made_by", -1, static_cast<int>(structure.tasks.size()) - 1);
     g.experts = n.boolean("experts");
@@ -418,7 +418,7 @@ std::vector<Gradient> gradients_from(const TableReader& document, const Plan& pl
 }
 
 std::vector<GradientSlice> slices_from(const TableReader& document, const std::vector<Gradient>& gradients) {
-  std::vector<int64_t> reached(gradients.size());  // the bytes of a gradient and of those behind it
+  std::vector<int64_t> reached(gradients.size());  // the bytes of a gradient and of those after it
   int64_t bytes = 0;
   for (size_t g = gradients.size(); g-- > 0;) reached[g] = bytes += gradients[g].bytes;
   std::vector<GradientSlice> slices;

@@ -107,7 +107,7 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // the format's own limit
+constexpr uint64_t kMostHeaderBytes = 100'000'000;  // limit of the format itself
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 int64_t natural(const json& value, const std::string& where) {
@@ -124,7 +124,7 @@ const json& list_at(const json& entry, const char* key, const std::string& where
   return *found;
 }
 
-/// Reads a tensor's entry; `base`: where the file's elements begin.
+/// Reads a tensor's entry; `base`: where the elements begin in the file.
 StoredTensor tensor_from(const std::string& name, const json& entry, int64_t base, const std::string& where) {
   require<BadInput>(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry["dtype"].is_string(),
                     "{}: found another entry, expected dtype, shape and data_offsets", where);

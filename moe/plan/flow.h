@@ -1,13 +1,13 @@
 #pragma once
-// How rows reach the experts and return, and which dense part goes with it: six flows, a row of traits each.
+// The flows: how rows reach the experts and return, and the dense part that belongs to it. Each has a row of traits.
 //
 // To add a flow:
 //   1. Add its enumerator to Flow and its row to the table in flow.cpp. Work, memory, rank shapes, layouts, buffers,
-//      schedules and the layer read nothing else of a flow.
-//   2. If its rows take a way that Way does not know, add that: to copies() (plan.cpp), to the stations
-//      (moe/sharding/phase_layouts.cpp), to LayerBuffers::fit and to RowExchange (moe/layer/binding/).
-//   3. Name it in a schedule. tests/layer then holds the layer to the reference, tests/properties the work to the
-//      sources' volumes.
+//      schedules and the layer depend on a flow only through this row.
+//   2. If its rows take a new way, add it to Way, and support it in copies() (plan.cpp), the stations
+//      (moe/sharding/phase_layouts.cpp), LayerBuffers::fit and RowExchange (moe/layer/binding/).
+//   3. Use it in a schedule. tests/layer then compares the layer with the reference, and tests/properties compares the
+//      work with the sources' volumes.
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -17,8 +17,8 @@
 
 namespace moe {
 
-/// Names the flows, by their sources.
-/// sharded      FSMoE section 2: T_rank rows a rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
+/// The flows, with their sources.
+/// sharded      FSMoE section 2: T_rank rows per rank; AlltoAll over EP, AllGather and ReduceScatter over ESP
 /// replicated   Parm's baseline: each MP rank gates all tokens of its ESP group; AlltoAll over EP, AllReduce over ESP
 /// fused        Parm S1: tokens split over MP before the gate, gathered at the end; one AlltoAll over EP and ESP
 /// fused_gated  Parm S2: split after the gate, rows gathered over MP; one AlltoAll over EP and ESP
@@ -27,45 +27,45 @@ namespace moe {
 enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
 inline constexpr int kFlows = 6;
 
-/// Whose tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all its ESP group's ranks.
+/// A set of tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all ranks of its ESP group.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
-/// What a rank sends to the experts, and over which group.
+/// The rows that a rank sends to the experts, and the groups over which it sends them.
 ///   all_groups  rows of every group of tokens that it gates; AlltoAll over EP
 ///   over_esp    rows of its own group; AlltoAll over EP, then an AllGather over ESP
-///   over_mp     the same with MP in place of ESP
+///   over_mp     as over_esp, with MP instead of ESP
 ///   fused       rows of its own group, to all ESP ranks of an EP peer; one AlltoAll over EP and ESP
 enum class Way : uint8_t { all_groups, over_esp, over_mp, fused };
 
 struct FlowTraits {
   Flow flow;
   std::string_view name;
-  Tokens holds;  // whose input and output of the layer a rank has
-  Tokens gates;  // whose experts it chooses
+  Tokens holds;  // tokens of which a rank has the layer's input and output
+  Tokens gates;  // tokens for which a rank chooses experts
   Way way;
   bool one_group;                               // MP and ESP are the same ranks
-  bool home_by_peers;                           // a plan may cut the rows that come home by EP peers, not by rows (SAA)
-  std::span<const TaskKind> forward, backward;  // what every row passes, in order; SAA's phases stand for combine
+  bool home_by_peers;                           // a plan may cut returning rows by EP peers, not by rows (SAA)
+  std::span<const TaskKind> forward, backward;  // stages of every row, in order; combine includes SAA's phases
 
   bool sends_all_groups() const { return way == Way::all_groups; }
   bool fused() const { return way == Way::fused; }
-  /// Returns whether rows stop at a rank of the EP peer before those that share its experts gather them.
+  /// Returns whether rows go to one rank of the EP peer, from which the ranks that share its experts gather them.
   bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
-  /// These say whether the MP ranks gather, after the MoE part, the tokens that each gated alone, or the rows that each
-  /// sent alone.
+  /// These return whether, after the MoE part, MP ranks gather the tokens that each of them gated, or the rows that
+  /// each of them sent.
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }
   bool gathers_rows() const { return gates == Tokens::mp_group && !sends_all_groups(); }
-  /// Returns how many ranks gate a token and add up the gradients that they make of it.
+  /// Returns the number of ranks that gate the same token and sum its gradients.
   int gate_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.esp : 1; }
-  /// Returns how often the experts compute a token.
+  /// Returns how many times the experts compute the same token.
   int expert_copies(const ParallelShape& p) const { return gates == Tokens::esp_groups ? p.mp : 1; }
 };
 const FlowTraits& traits_of(Flow flow);
 std::string_view name_of(Flow flow);
 
-/// Returns the group over which a kind of task talks; none: a computation.
+/// Returns the group over which a kind of task communicates; none for a computation.
 GroupKind group_of(Flow flow, TaskKind kind);
-/// Returns FlowTraits::forward or backward, by the phase.
+/// Returns the traits' `forward` or `backward`, by the phase.
 std::span<const TaskKind> stages_of(Flow flow, Phase phase);
 
 }  // namespace moe

@@ -22,7 +22,7 @@ constexpr EnumArray<ActivationModel, Named<ActivationModel>, 3> kModels{{{{"prin
                                                                           {"counted", ActivationModel::counted}}}};
 static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
-// By Trainer.
+// Rules by Trainer.
 constexpr EnumArray<Trainer, MemoryRules, 4> kRules{
     {{{},
       {.gradient_bytes = 4,
@@ -37,7 +37,7 @@ double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 double tokens(const LayerCase& c) { return static_cast<double>(mp_tokens(c)); }
 
-// Counts layers, or their activations of a micro-batch, by kind.
+// Numbers of layers, or of layers' activations of a micro-batch, by kind of layer.
 struct Layers {
   int moe = 0, dense = 0;
 };
@@ -58,7 +58,7 @@ Layers layers_in(const MemoryRequest& r, int stage) {
   return all;
 }
 
-// Asks the same of a model whose layers are all as the dense ones.
+// Returns the request for a model whose layers are all dense.
 MemoryRequest of_dense(MemoryRequest r) {
   if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
   return r;
@@ -78,17 +78,17 @@ void check(const MemoryRequest& r) {
                     r.shape.parallel.pp);
 }
 
-// Which of a model's ends a stage has.
+// The ends of a model that a stage has.
 struct Ends {
   Ends(const MemoryRequest& r, int stage)
       : embedding(r.vocabulary > 0 && stage == 0), head(r.vocabulary > 0 && stage == r.shape.parallel.pp - 1) {}
   bool embedding, head;
 };
 
-// Returns the words of a vocabulary on the rank that has most.
+// Returns the words of the vocabulary on the rank with the most.
 double words(const MemoryRequest& r) { return static_cast<double>(shared_out(r.vocabulary, r.shape.parallel.mp)); }
 
-// Counts the parameters of the model's ends on one rank.
+// Returns the parameters of the model's ends on one rank.
 double end_parameters(const MemoryRequest& r, Ends ends) {
   StepWeights all;
   if (ends.embedding) all += embedding_weights(r.shape, r.vocabulary);
@@ -98,17 +98,17 @@ double end_parameters(const MemoryRequest& r, Ends ends) {
 
 bool as_moetune(const MemoryRequest& r) { return r.shape.parallel.trainer == Trainer::moetune; }
 
-// Counts the bytes of the head's probabilities: of all micro-batches as moetune's models run, else of one.
+// Returns the bytes of the head's probabilities: of all micro-batches for moetune's models as they run, else of one.
 double probabilities(const MemoryRequest& r, Ends ends) {
   if (!ends.head) return 0;
   const double wide = memory_rules(r.shape.parallel.trainer).float_logits ? sizeof(float) : width(r.shape);
   return (r.keeps_ends && as_moetune(r) ? r.micro_batches : 1) * wide * tokens(r.shape) * words(r);
 }
 
-// Counts, of a model as it runs, the bytes of its ends' rows of M: the normed ones; where a rank has the rows of its
-// own tokens alone those that it gathers and adds up, of the embedding one set for both.
+// Returns the bytes of M-wide rows of a running model's ends: the normed rows and, if a rank has only the rows of its
+// own tokens, the rows that it gathers and sums (a single set for the embedding).
 double end_rows(const MemoryRequest& r, Ends ends) {
-  if (!as_moetune(r)) {  // one micro-batch's normed rows
+  if (!as_moetune(r)) {  // normed rows of one micro-batch
     const double held = tokens(r.shape) / (traits_of(r.flow).holds == Tokens::own ? r.shape.parallel.mp : 1);
     return ends.head ? width(r.shape) * held * static_cast<double>(r.shape.layer.model_dim) : 0;
   }
@@ -136,18 +136,18 @@ MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   return e;
 }
 
-// Counts the bytes of both orientations of one layer's weights that experts have as FP8 numbers.
+// Returns the bytes of one layer's expert weights in FP8, in both orientations.
 double fp8_bytes(const MemoryRequest& r) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
   if (!in_fp8(l.ffn)) return 0;
   const double hidden = static_cast<double>(l.experts) / p.ep * static_cast<double>(l.hidden) / p.esp +
                         static_cast<double>(l.shared_hidden) / p.mp;
-  const double scale = sizeof(float) / static_cast<double>(kFp8Block * kFp8Block);  // a number's share
+  const double scale = sizeof(float) / static_cast<double>(kFp8Block * kFp8Block);  // bytes of the scale per number
   return 2 * gemms_of(l.ffn) * static_cast<double>(l.model_dim) * hidden * (1 + scale);
 }
 
-// Counts one layer and micro-batch by MoNTA, Table 4; `w`: bytes an element, `scores_t`: what divides the scores.
+// Counts one layer and micro-batch by MoNTA, Table 4. `w`: bytes per element; `scores_t`: divisor of the scores.
 double table4(const MemoryRequest& r, double w, double scores_t) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
@@ -162,14 +162,14 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
 
 PassBytes pass_of(const MemoryRequest& r) { return pass_bytes(r.shape, r.flow, {r.dense_part, r.scores}); }
 
-// Counts one layer and micro-batch, as the request's model does.
+// Counts one layer and micro-batch by the request's activation model.
 double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
   return pass_of(r).kept;
 }
 
-enum class Which { all, last, others };  // of a chunk's layers
+enum class Which { all, last, others };  // layers of a chunk
 
 Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
   const auto [first, last] = layers_of_chunk(r.split(), chunk);
@@ -179,9 +179,9 @@ Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
   return which == Which::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
 }
 
-// Counts layers' passes in flight: the most of each kind that the stage holds at any time.
+// Returns the passes of layers in flight: for each kind of layer, the most that the stage holds at the same time.
 Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
-  if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all of a stage's chunks are alike
+  if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all chunks of a stage have the same layers
     const int held = passes_in_flight(r.order, r.micro_batches, r.split(), stage);
     const Layers each = layers_of(r, stage, which);
     return {each.moe * held, each.dense * held};
@@ -196,18 +196,18 @@ Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
   return most;
 }
 
-// Counts passes of which all is kept that their backward reads.
+// Returns the passes for which everything that their backward reads is kept.
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (!r.slots.empty()) {
     const StageSlots& slots = r.slots[stage];
     return {slots.kept - slots.kept_dense, slots.kept_dense};
   }
   if (r.shape.parallel.recompute != Recompute::full) return passes(r, stage);
-  const Layers layers = layers_in(r, stage);  // layers that differ in kind don't keep in the same
+  const Layers layers = layers_in(r, stage);  // MoE and dense layers can't share a set
   return {std::min(1, layers.moe), std::min(1, layers.dense)};
 }
 
-// Counts outputs of layers: a plan's slots have all but those of chunks' last layers.
+// Returns the outputs of layers that are kept: a plan's slots cover all except those of chunks' last layers.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
   const Layers last = passes(r, stage, Which::last);
   if (r.slots.empty()) {
@@ -237,14 +237,14 @@ bool gathers_from(const LayerCase& c, int replicas) {
   return sharding_stage(c.parallel) == kMostZeroStage || replicas > 1;
 }
 
-// Counts the parameters of a layer that are gathered at once.
+// Returns the parameters of a layer that are gathered at once.
 double gathered(const LayerCase& c, const RankParameters& layer) {
   return (gathers_from(c, c.parallel.replicas()) ? layer.dense : 0) +
          (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
-// Counts what enters and leaves a stage, and both gradients: as they run of every chunk and micro-batch, of which the
-// activations have an output of those in flight.
+// Returns the bytes of a stage's inputs, outputs and their gradients. In a running model these exist for every chunk
+// and micro-batch; the outputs of those in flight are already counted with the activations.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
   const int passes = r.virtual_stages * r.micro_batches;
   return pass.output * (r.keeps_ends && as_moetune(r)
@@ -294,7 +294,7 @@ std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
         break;
       case Lifetime::dense_backward:
       case Lifetime::moe_backward:
-        break;  // the slots of forwards
+        break;  // slots of forwards are counted
     }
   }
   return all;
@@ -382,22 +382,22 @@ namespace {
 
 bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
 
-// Returns whether the task adds up over MP what attention made: in a backward it is the last, and reads nothing else.
+// Returns whether the task sums attention's results over MP. In a backward it is the last task and reads nothing else.
 bool sums_attention(TaskKind kind) {
   return of_attention(kind) && traits_of(kind).group == GroupKind::mp && operation_of(kind) != TaskOperation::allgather;
 }
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
-// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, touch what passes between
-// layers, or is kept, alone.
+// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, use only tensors that are
+// passed between layers or kept.
 bool of_dense_part(const Task& task) {
   if (of_rows(task.kind)) return false;
   if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
   return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
 }
 
-// Tasks between whose first and last one memory is needed: of each lane the first and the last.
+// The tasks during which memory is needed, as the first and the last task on each lane.
 class Span {
  public:
   void add(const Task& task) {
@@ -427,7 +427,7 @@ class Span {
   int first_ = -1, last_ = -1;
 };
 
-// When a pass needs memory: once; of a layer whose forward runs again, twice.
+// When a pass needs memory: once, or twice if the layer repeats its forward.
 using Holding = std::array<Span, 2>;
 using Holdings = std::vector<EnumArray<Lifetime, Holding, kLifetimes>>;
 
@@ -463,10 +463,10 @@ Lifetime of_both_phases(Lifetime lifetime) {
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
 
-// Gives out the slots of one kind.
+// The slots of one kind.
 class Slots {
  public:
-  /// Returns the slot that `next` holds: the first that is free whenever `next` needs it, else `fresh`.
+  /// Returns a slot for `next`: the first one that is free whenever `next` needs it, else the new slot `fresh`.
   int take(const Holding& next, const Ancestors& ancestors, int fresh) {
     auto slot = std::ranges::find_if(slots_, [&](const Slot& held) {
       return std::ranges::all_of(next, [&](const Span& span) { return span.empty() || held.fits(span, ancestors); });
@@ -480,13 +480,13 @@ class Slots {
  private:
   struct Slot {
     int id;
-    int first = -1, last = -1;            // of the last span
+    int first = -1, last = -1;            // tasks of the last span
     std::vector<const Span*> spans = {};  // each ends before the next begins
     std::vector<const Span*>::const_iterator behind(const Span& span) const {
       return std::ranges::upper_bound(spans, span.first(), {}, &Span::first);
     }
     bool fits(const Span& span, const Ancestors& ancestors) const {
-      if (first < span.first() && last >= span.first()) return false;  // mostly so, where many passes are kept
+      if (first < span.first() && last >= span.first()) return false;  // quick test for the most frequent case
       const auto next = behind(span);
       return (next == spans.begin() || (*std::prev(next))->ends_before(span, ancestors)) &&
              (next == spans.end() || span.ends_before(**next, ancestors));
@@ -500,7 +500,7 @@ class Slots {
   std::vector<Slot> slots_;
 };
 
-// Memory of a pass that looks for a slot.
+// A request for a slot for the memory of a pass.
 struct Wanted {
   const Holding* by;
   MemorySlot kind;
@@ -552,7 +552,7 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// Counts elements but where it says bytes.
+// Counts in elements, except where names say bytes.
 class PassCount {
  public:
   PassCount(const LayerCase& c, Flow flow, AttentionKept attention)
@@ -593,7 +593,7 @@ class PassCount {
   double gemms() const { return gemms_of(l_.ffn); }
   bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
 
-  // These count tokens: of the MP group; whose input and output the rank has; that it gates.
+  // These count tokens: of the MP group; of which the rank has input and output; that the rank gates.
   double all() const { return real(mp_tokens(c_)); }
   double held() const { return all() / (traits_.holds == Tokens::own ? p_.mp : 1); }
   double gated() const {
@@ -601,31 +601,31 @@ class PassCount {
     return all() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
   }
   bool scattered() const { return held() < all(); }
-  // Counts tokens of gathered rows, of their norm too, that are kept.
+  // These count the tokens whose gathered rows, and whose normed rows, are kept.
   double gathered_kept() const { return rules_.gathers_again ? 0 : all(); }
   double normed_kept() const { return rules_.gathers_again ? held() : all(); }
   bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
   double output() const { return m() * (gathers_gated() ? gated() : held()); }
 
-  // q, k, v and what they mix to, or their gradients; k and v of whole samples. Heads are those of the rank that has
+  // q, k, v and the heads' output, or their gradients; k and v of whole samples. Heads are those of the rank with the
   // most.
   double projected() const {
     const HeadColumns columns = most_columns(c_);
     return all() * real(columns.query + columns.mixed + p_.cp * (columns.key + columns.value));
   }
-  // Gradients of keys and values, to which the parts behind add theirs.
+  // Gradients of keys and values, to which later parts add theirs.
   double keys_gradients() const {
     const HeadColumns columns = most_columns(c_);
     return l_.parts > 1 ? all() * real(columns.key + columns.value) : 0;
   }
-  // What a CP rank gathers, or has for itself of a sum: its own tokens' keys and values, or their gradients.
+  // A CP rank's keys and values of its own tokens before a gather, or their gradients after a sum.
   double own_keys() const {
     const HeadColumns columns = most_columns(c_);
     return p_.cp > 1 ? all() * real(columns.key + columns.value) : 0;
   }
   // Latents of latent attention, normed or not, or their gradients.
   double latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
-  // Attention's input, gathered and normed; what it projects; the softmax of the scores; the hidden state.
+  // Attention's input, gathered and normed; its projections; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && !rules_.fused_attention && p_.recompute == Recompute::none;
     const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
@@ -634,7 +634,7 @@ class PassCount {
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
            2 * latents() + keys_gradients() + scores;
   }
-  // This rank's part of a sum over MP, or the gradient of what it gathered; of the hidden state; of what it projects.
+  // This rank's part of a sum over MP, or the gradient of gathered rows; gradients of the hidden state and projections.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
     return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents() +
@@ -653,7 +653,7 @@ class PassCount {
     return rows * (most + most / real(kFp8Block) * real(sizeof(float)));
   }
 
-  // A dense layer's feed-forward: its input, gathered and normed; what lies between its GEMMs.
+  // A dense layer's feed-forward: its input, gathered and normed; the rows between its GEMMs.
   double feed_forward_kept() const {
     const double input = (scattered() ? gathered_kept() : 0) + (l_.norm != Norm::none ? normed_kept() : 0);
     return m() * input + inside(all(), l_.shared_hidden, p_.mp);
@@ -662,7 +662,7 @@ class PassCount {
     return m() * (scattered() ? 2 * all() : 0) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // What the gate reads, gathered and normed; the MoE part's sum where a norm is behind it.
+  // The gate's input, gathered and normed; the MoE part's sum if a norm follows it.
   double tokens_kept(bool attends) const {
     double tokens = l_.norm != Norm::none || !attends ? gated() : 0;
     if (attends && gathers_gated()) tokens += gated();
@@ -674,7 +674,7 @@ class PassCount {
   }
 
   double t_rank() const { return planned_rows(c_); }
-  // These count rows: of one group of tokens, for all experts; that this rank sends; where its experts compute.
+  // These count rows: of one group of tokens, for all experts; that this rank sends; that its experts compute.
   double of_group() const { return t_rank() * real(l_.experts); }
   double groups() const { return gated() / (all() / p_.mp); }
   double sent() const { return of_group() * (traits_.sends_all_groups() ? groups() : 1); }
@@ -685,13 +685,13 @@ class PassCount {
     return traits_.through_peer() ? p_.esp > 1 : p_.ep > 1;
   }
 
-  // The experts' input and what lies between their GEMMs; the rows that came back, for the gate's gradient.
+  // The experts' input and the rows between their GEMMs; the returned rows, for the gate's gradient.
   double rows_kept() const {
     double back = gathered_home() > 0 ? gathered_home() : sent();
     if (rules_.weighs_before_combine) back = 0;
     return m() * (computed() + back) + inside(computed(), l_.hidden, p_.esp);
   }
-  // Rows on their way, at each station; what an expert task reads and writes; gradients between the GEMMs.
+  // Rows in transit, at each station; an expert task's input and output; gradients between the GEMMs.
   double rows_meanwhile() const {
     double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA's may be laid out
     if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
@@ -699,13 +699,13 @@ class PassCount {
     if (moved()) stations += computed();
     return m() * (stations + 2 * computed()) + inside_meanwhile(computed(), l_.hidden, p_.esp);
   }
-  // Both sides of one exchange, where rows travel in another type.
+  // Both sides of one exchange, if rows are sent in another type.
   double wire_bytes() const {
     const DType wire = wire_type(l_);
     return wire == l_.dtype ? 0 : 2 * bytes_of(wire) * m() * std::max(sent(), moved() ? computed() : 0);
   }
 
-  // The shared expert: its input, where gathered from MP ranks; what lies between its GEMMs.
+  // The shared expert: its input, if gathered from MP ranks; the rows between its GEMMs.
   bool gathers_shared() const { return p_.mp > 1 && traits_.gates == Tokens::own; }
   double shared_kept() const {
     if (l_.shared_hidden == 0) return 0;
@@ -717,11 +717,11 @@ class PassCount {
     return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // A token that is mixed has a score for each of its choices.
+  // A token of a mixing gate (softmoe) has a score for each of its choices.
   bool mixes() const { return gate_of(l_).choices == Choices::rows; }
   double choices() const { return real(choices_of(c_)); }
-  // Scores are in float32 for 16-bit layers, which widen what the gate reads too. A pass has spread and noise, or
-  // probabilities, or weights and fill, for itself. Fill has a gradient.
+  // Scores are in float32 for 16-bit layers, which also convert the gate's input. Each pass has its own spread and
+  // noise, or probabilities, or weights and fill. Fill has a gradient.
   double gate_scores() const {
     return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
   }
@@ -731,7 +731,7 @@ class PassCount {
   }
   // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
   double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
-  // Blocks that 1dh and 2dh change the order of, where an EP group has several nodes and several ranks on each.
+  // Blocks that 1dh and 2dh reorder, if an EP group has several nodes and several ranks on each.
   double dispatcher_blocks() const {
     const int on_node = std::min(p_.ep, p_.ep_inside ? p_.ranks_per_node : std::max(1, p_.ranks_per_node / p_.esp));
     if (on_node == 1 || on_node == p_.ep || traits_.fused()) return 0;

@@ -13,14 +13,14 @@ constexpr EnumArray<PipelineOrder, Named<PipelineOrder>, 2> kOrders{
     {{{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}}};
 static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
-// Returns the micro-batch of the n-th backward, or the place of micro-batch n's backward: of the same samples the last
-// part is the first.
+// Returns the micro-batch of the n-th backward and, conversely, the position of micro-batch n's backward. The parts of
+// a sample run their backwards in reverse order.
 int nth_backward_part(const StageSplit& split, int n) {
   return n / split.parts * split.parts + split.parts - 1 - n % split.parts;
 }
 
-// Returns the chunk of the stage and the micro-batch that a stage's n-th forward runs; backwards take the chunks from
-// the last one on.
+// Returns the stage's chunk and the micro-batch of its n-th forward; backwards run the chunks in reverse
+// order.
 std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
   if (split.virtual_stages == 1) return {0, phase == Phase::forward ? n : nth_backward_part(split, n)};
   return {n % split.chunks() / split.stages, n / split.chunks() * split.stages + n % split.stages};
@@ -80,7 +80,7 @@ std::vector<int> layers_of_stage(const StageSplit& split, int stage) {
 }
 
 int nth_backward(const StageSplit& split, int stage, int n) {
-  const auto [first, last] = layers_of_chunk(split, stage);  // several chunks of a stage have as many layers each
+  const auto [first, last] = layers_of_chunk(split, stage);  // all chunks of a stage have the same number of layers
   const int chunk = stage + (split.virtual_stages - 1 - n / (last - first)) * split.stages;
   return layers_of_chunk(split, chunk).second - 1 - n % (last - first);
 }
@@ -121,7 +121,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
   for (int stage = 0; stage < split.stages; ++stage)
     steps.push_back(steps_of_stage(order, micro_batches, split, stage));
   std::vector<size_t> next(steps.size());
-  std::vector<EnumArray<Phase, int, 2>> ended(split.chunks(), {0, 0});  // forwards, backwards
+  std::vector<EnumArray<Phase, int, 2>> ended(split.chunks(), {0, 0});  // number of forwards and backwards that ended
   const auto ready = [&](const PipelineStep& step) {
     const size_t c = static_cast<size_t>(step.chunk);
     if (step.phase == Phase::forward) return c == 0 || ended[c - 1][0] > step.micro_batch;

@@ -53,7 +53,7 @@ void hash_field(Hash& hash, const Value& value) {
     hash.add(name_of(value));
   else if constexpr (std::same_as<Value, std::string>)
     hash.add(std::string_view(value));
-  else if constexpr (!std::same_as<Value, bool>)  // switches are hashed elsewhere, or by their mark alone
+  else if constexpr (!std::same_as<Value, bool>)  // switches are hashed elsewhere, or only by their mark
     hash.add(value);
 }
 
@@ -168,11 +168,11 @@ uint64_t Plan::hash() const {
   return hash.value();
 }
 
-// What each task moves or computes on a rank, in each flow.
+// Counts the bytes or FLOPs of each task on a rank, in each flow.
 
 namespace {
 
-// Returns how many times a rank's own T_rank rows a task of this kind handles.
+// Returns the rows that a task of this kind handles, as a multiple of a rank's own T_rank rows.
 double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   const FlowTraits& f = traits_of(flow);
   if (computes(kind)) return f.expert_copies(p);
@@ -185,7 +185,7 @@ double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
 
 constexpr int kScoresGemms = 2, kKeysValuesGemms = 2;
 
-// Returns the work of attention, without what context parallelism has apart: keys and values.
+// Returns the work of attention without the keys and values that context parallelism computes separately.
 Work attention_work(TaskKind kind, Phase phase, const LayerCase& c) {
   const int passes = phase == Phase::backward ? 2 : 1, apart_gemms = c.parallel.cp > 1 ? kKeysValuesGemms : 0;
   const double apart = c.parallel.cp > 1 ? keys_values_flops(c) : 0, all = attention_flops(c), scores = scores_flops(c);
@@ -206,8 +206,8 @@ double gated_tokens(const LayerCase& c, Flow flow) {
   return gates == Tokens::esp_groups ? tokens * c.parallel.esp : tokens;
 }
 
-// Counts whole groups of rows that order (i-order) writes or reads: where the split comes after the gate, only the way
-// home has those of all MP ranks.
+// Returns the number of whole groups of rows that order (i-order) writes or reads. If the split comes after the gate,
+// only the returning rows are those of all MP ranks.
 double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
   if (out && traits_of(flow).gathers_rows()) return 1;
@@ -230,7 +230,7 @@ Work chunk_work(TaskKind kind, Phase phase, double rows, const LayerCase& c, Flo
   return {op, group_of(flow, kind), v.alltoall_bytes * (wire / bytes_of(c.layer.dtype)), 0, 0};
 }
 
-// Returns the work of a computation of the dense part, of all its tokens.
+// Returns the work of a computation of the dense part, over all its tokens.
 Work dense_computation(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const int passes = phase == Phase::backward ? 2 : 1;
   const Op op = op_of(kind);
@@ -263,7 +263,7 @@ double dense_bytes(TaskKind kind, const LayerCase& c, Flow flow) {
       return mp_bytes(c) * c.parallel.esp;
     case TaskPart::weights:
       return static_cast<double>(kind == TaskKind::expert_weights ? expert_gradient_bytes(c) : gradient_bytes(c));
-    case TaskPart::stages:  // the receiver waits for what is sent
+    case TaskPart::stages:  // priced as the sender's; the receiver only waits
       if (kind == TaskKind::recv) return 0;
       return mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
     default:
@@ -277,7 +277,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   return {op_of(kind), group, dense_bytes(kind, c, flow), 0, 0};
 }
 
-// Ends whose weights nobody gave have the gradients that the plan counts of them.
+// If the weights of a model's ends are not given, they follow from the gradients that the plan counts for them.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
   if (!plan.ends.none()) return layer < 0 ? plan.ends.embedding : plan.ends.head;
@@ -292,7 +292,7 @@ double end_bytes(const Plan& plan, const LayerCases& cases, int layer) {
   return static_cast<double>((weights.dense + weights.alike) * bytes_of(plan.shape.layer.dtype));
 }
 
-// A byte read is half a byte copied.
+// Reading a byte costs half of copying it.
 double squares_bytes(const Plan& plan, const LayerCases& cases, const std::vector<int>& layers) {
   const auto dense = std::ranges::count_if(layers, [&](int layer) { return plan.dense.has(layer); });
   const auto bytes = [](const LayerCase& c) {
@@ -347,7 +347,7 @@ Work step_work(const Task& task, const Plan& plan, const LayerCases& cases) {
       return {Op::copy, group, squares_bytes(plan, cases, layers_here()), 0, 0};
     case TaskKind::norm:
       return {Op::allreduce, group, sizeof(double), 0, 0};
-    case TaskKind::tied_gradient: {  // each end sends the other its own
+    case TaskKind::tied_gradient: {  // each end sends its own gradients to the other
       return {Op::sendrecv, group, static_cast<double>(end_gradient_bytes(plan.shape, plan.ends.head)), 0, 0};
     }
     case TaskKind::stage_weights: {

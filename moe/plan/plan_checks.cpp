@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// Returns tasks in an order that respects `edges`; those on or behind a cycle are missing.
+// Returns tasks in an order that respects `edges`; tasks on a cycle, and those after it, are missing.
 std::vector<int> topological(const Edges& edges) {
   const size_t n = edges.size();
   std::vector<int> waiting(n), order;
@@ -40,7 +40,7 @@ void check_chunk(const Task& task, int chunk, int chunks, std::string_view whose
   if (chunks < 1 || chunk < 0 || chunk >= chunks) broken(task, "{} chunk {} of {}", whose, chunk, chunks);
 }
 
-// Checks what a task says of itself: its chunk, its accesses' chunks, and the group of its work.
+// Checks a task's own description: its chunk, the chunks of its accesses, and the group of its work.
 void check_description(const Plan& plan, const Task& task) {
   check_chunk(task, task.chunk, task.chunks, "is");
   for (const Access& a : task.reads) check_chunk(task, a.chunk, a.chunks, "reads");
@@ -75,7 +75,7 @@ Edges check_ids(const Plan& plan) {
   return edges;
 }
 
-// Returns whether each task has a larger id than those that it waits for.
+// Returns whether each task has a larger id than all tasks that it waits for.
 bool is_issued_in_order(const Edges& edges) {
   for (size_t id = 0; id < edges.size(); ++id)
     for (const int before : edges[id])
@@ -83,14 +83,14 @@ bool is_issued_in_order(const Edges& edges) {
   return true;
 }
 
-// Checks dependencies and lane orders together: what the executor will enforce.
+// Checks dependencies and lane orders together, as the executor will apply them.
 void check_order(const Plan& plan) {
   Edges edges = check_ids(plan);
   for (const Lane& lane : plan.structure->lanes)
     for (size_t i = 1; i < lane.queue.size(); ++i) {
       edges[lane.queue[i]].push_back(lane.queue[i - 1]);
     }
-  if (is_issued_in_order(edges)) return;  // which no cycle is; else the rule that is broken has a name
+  if (is_issued_in_order(edges)) return;  // no cycle is possible; otherwise the rule that is broken has a name
   require_all(plan, topological(check_ids(plan)), "waits for itself: its dependencies form a cycle");
   require_all(plan, topological(edges), "can never start: the lanes' orders deadlock");
   for (const Task& task : plan.tasks())
@@ -180,18 +180,18 @@ void check_plan(const Plan& plan) {
   check_step(plan, ancestors);
 }
 
-// Checks what flows through a plan: gradients, rows, and what tasks read and write.
+// Checks the data of a plan: gradients, rows, and the buffers that tasks read and write.
 
 namespace {
 
-// Returns where each gradient begins in the one sequence of bytes that they are.
+// Returns where each gradient begins in the sequence of all gradient bytes.
 std::vector<int64_t> offsets_of(const Plan& plan) {
   std::vector<int64_t> offsets{0};
   for (const Gradient& gradient : plan.gradients) offsets.push_back(offsets.back() + gradient.bytes);
   return offsets;
 }
 
-// Returns the last task of the forward of each lane that has one.
+// Returns the last forward task of each lane that has one.
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
@@ -200,7 +200,7 @@ std::vector<int> last_forwards(const Plan& plan) {
   return last;
 }
 
-// Finds the tasks that make the same gradients together: of every micro-batch, of experts every chunk.
+// Finds the tasks that contribute to the same gradients: those of every micro-batch and, for experts, every chunk.
 class Makers {
  public:
   explicit Makers(const Plan& plan) {
@@ -221,7 +221,7 @@ class Makers {
   }
 
  private:
-  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // of a layer
+  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // and layer
   static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.again, task.layer}; }
   std::map<Kind, std::vector<int>> by_kind_;
   std::vector<const std::vector<int>*> by_task_;
@@ -235,7 +235,7 @@ void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, 
       broken(task, "sends gradients before {} added to them", plan.tasks()[other].name());
 }
 
-// A gradient that no task of this plan makes waits when the backward begins, not earlier.
+// A gradient that no task of this plan makes may be sent only after the forward.
 void check_waiting(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& forwards) {
   if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
   for (const Task& maker : plan.tasks())
@@ -302,14 +302,14 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
   if (reached == offsets.back()) return;
   size_t g = 0;
   while (g + 1 < plan.gradients.size() && reached >= offsets[g + 1]) ++g;
-  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // nobody sends or made: none
+  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // none: neither sent nor made
   const std::string task = named < 0 ? "" : plan.tasks()[named].name() + ": ";
   throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached - offsets[g],
                                 plan.gradients[g].bytes, plan.gradients[g].layer));
 }
 
-// MP ranks that have the rows of their own tokens alone gather an end's input and share out its sum; the others have
-// all rows of both.
+// If MP ranks have only the rows of their own tokens, they gather an end's input and scatter its sum; otherwise all of
+// them have all rows of both.
 void check_ends(const Plan& plan) {
   const bool apart = traits_of(plan.structure->flow).holds == Tokens::own;
   for (const Task& task : plan.tasks()) {
@@ -320,7 +320,7 @@ void check_ends(const Plan& plan) {
 }
 
 void check_transfers(const Plan& plan) {
-  // A stage's messages of a phase go over one link, whichever chunks they are between. `sent` holds the sends by phase
+  // The messages of a stage and a phase share one link, whichever chunks they connect. `sent` has the sends by phase
   // and receiving stage, in issue order; `received` counts those received so far.
   const StageSplit split = plan.split();
   std::map<std::pair<Phase, int>, std::vector<const Task*>> sent;
@@ -340,8 +340,8 @@ void check_transfers(const Plan& plan) {
 }
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
-  std::vector<Write> writes;  // by buffer, then by their rows
-  std::set<PassKey> inside;   // what other passes wrote comes from outside, as the input does
+  std::vector<Write> writes;  // sorted by buffer, then by rows
+  std::set<PassKey> inside;   // passes of this plan; data of other passes, and the input, come from outside
   const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
   PassKey last{.layer = kEmbeddingLayer - 1};
   for (const Task& task : plan.tasks()) {
@@ -358,13 +358,13 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
       if (!inside.contains(a.pass())) continue;
-      const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding makes the first one
+      const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding writes the first input
       if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
       const auto found = std::ranges::equal_range(writes, BufferKey{a.buffer, a.pass()}, {}, &Write::buffer);
       if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
       const Rows rows = rows_of(a);
       int64_t covered = rows.begin;
-      // Writes do not overlap: in order of their beginnings they are in order of their ends too.
+      // Writes do not overlap, so sorting them by their beginnings sorts them by their ends too.
       auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
       for (; w != found.end() && w->rows.begin < rows.end; ++w) {
         if (!ancestors.before(w->task, task.id))
@@ -375,12 +375,12 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
     }
 }
 
-// Checks what a layer's pass has: rows through every stage, the shared expert, attention, a dense layer's feed-forward,
-// and a forward that runs again.
+// Checks that a layer's pass is complete: rows through every stage, the shared expert, attention, a dense layer's
+// feed-forward, and a repeated forward.
 
 namespace {
 
-// Returns whether a task is a stage that every row passes: an exchange over one rank is none.
+// Returns whether a task is a stage that every row passes; an exchange over one rank is not a stage.
 bool is_stage(const Plan& plan, TaskKind kind) {
   const GroupKind group = group_of(plan.structure->flow, kind);
   return group == GroupKind::none || plan.groups[group].size > 1;
@@ -388,8 +388,8 @@ bool is_stage(const Plan& plan, TaskKind kind) {
 
 using StagesOfLayer = EnumArray<TaskKind, std::vector<const Task*>, kTaskKinds>;
 
-// A layer's backward has whole experts or both halves, each of all rows: a whole one would overwrite what the first
-// half leaves to the second. A forward has no halves.
+// A layer's backward has either whole experts or both halves, each over all rows, because a whole one would overwrite
+// what the first half leaves for the second. A forward has no halves.
 void check_halves(const Plan& plan, const StagesOfLayer& stages) {
   const auto& weights = stages[TaskKind::expert_dw];
   int64_t passed = 0;
@@ -403,8 +403,8 @@ void check_halves(const Plan& plan, const StagesOfLayer& stages) {
     broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
 }
 
-// Checks the shared expert's reads. Its sum, over one MP rank what it writes, is added to the output with i_order, and
-// to the gradient of the tokens with the gate's; its backward reads what its forward read.
+// Checks the shared expert's reads. Its sum (on one MP rank, its own output) is added to the output by i_order, and to
+// the gradient of the tokens by the gate; its backward reads the input of its forward.
 void check_reads_of_shared(const Plan& plan) {
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
@@ -429,7 +429,7 @@ void check_reads_of_shared(const Plan& plan) {
 }  // namespace
 
 void check_rows(const Plan& plan) {
-  // The tasks of every stage of each layer, whatever their order.
+  // The tasks of every stage of each layer, in any order.
   std::map<PassKey, StagesOfLayer> layers;
   for (const Task& task : plan.tasks()) {
     if (part_of(task.kind) != TaskPart::permute && !is_chunked(task.kind)) continue;
@@ -473,8 +473,8 @@ void check_shared(const Plan& plan) {
   if (expected > 0) check_reads_of_shared(plan);
 }
 
-// A layer's pass has an attention. A dense one has one feed-forward, which its backward runs on what its forward read,
-// and nothing of the MoE part; one with experts has no feed-forward.
+// A layer's pass has attention. A dense layer also has one feed-forward, whose backward reads the input of its forward,
+// and nothing of the MoE part; an MoE layer has no feed-forward.
 void check_dense(const Plan& plan) {
   if (plan.dense.hidden == 0 && std::ranges::none_of(plan.tasks(), is_ffn, &Task::kind)) return;
   std::map<PassKey, int> found;
@@ -496,7 +496,7 @@ void check_dense(const Plan& plan) {
         broken(task, "tokens pass {} feed-forwards of its dense layer, expected 1", passes);
 }
 
-// A part of samples reads the keys and values of the parts before, and adds to their gradients before these are used.
+// A part of samples reads the keys and values of earlier parts, and adds to their gradients before these are used.
 void check_parts(const Plan& plan, const Ancestors& ancestors) {
   if (plan.parts() == 1) return;
   std::map<PassKey, int> attentions;
@@ -515,7 +515,7 @@ void check_parts(const Plan& plan, const Ancestors& ancestors) {
 
 // A layer's backward has one attention or both its halves; a forward has no halves.
 void check_attention(const Plan& plan) {
-  std::map<PassKey, std::array<int, 3>> found;  // whole, and of each half
+  std::map<PassKey, std::array<int, 3>> found;  // counts of the whole and of each half
   constexpr std::array kKinds{TaskKind::attention, TaskKind::attention_dx, TaskKind::attention_dw};
   for (const Task& task : plan.tasks())
     for (size_t k = 0; k < kKinds.size(); ++k) found[task.pass()][k] += task.kind == kKinds[k] ? 1 : 0;
@@ -529,7 +529,7 @@ void check_attention(const Plan& plan) {
   }
 }
 
-// What a backward reads of a forward that runs again is there once alone: the first one's memory served others since.
+// A backward must read from the repeated forward, because the memory of the first forward has been reused since.
 void check_again(const Plan& plan, const Ancestors& ancestors) {
   std::map<PassKey, std::multiset<std::tuple<TaskKind, int, int>>> tasks;
   std::map<PassKey, std::map<int, int>> last;  // by lane
@@ -556,15 +556,15 @@ void check_again(const Plan& plan, const Ancestors& ancestors) {
   }
 }
 
-// Checks what a planned step adds up, steps and gathers: all that there is, once, and after what it needs.
+// Checks the sums, steps and gathers of a planned step: each exists once and comes after its inputs.
 
 namespace {
 
-using Sent = std::pair<TaskKind, int>;  // by kind of sum and layer
+using Sent = std::pair<TaskKind, int>;  // kind of sum, and layer
 
 bool spans(const Plan& plan, GroupKind group) { return plan.groups[group].network != Network::none; }
 
-// Counts gradient bytes that several ranks make parts of.
+// Returns the gradient bytes to which several ranks contribute.
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   std::map<Sent, int64_t> bytes;
   const LayerCase& c = plan.shape;
@@ -586,7 +586,7 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   return bytes;
 }
 
-// Checks the sums; that each byte of plan.gradients is sent once is check_gradients' business.
+// Checks the sums' bytes; check_gradients checks that each byte of plan.gradients is sent once.
 void check_sums(const Plan& plan) {
   std::map<Sent, int64_t> found;
   for (const Gradient& g : plan.gradients) found[{g.sent_by(), g.layer}] += g.bytes;
@@ -615,7 +615,7 @@ void check_passes(const Plan& plan) {
   require_equal(std::ssize(ends), 4 * int64_t{plan.micro_batches}, "plan: passes of embedding and head");
 }
 
-// Returns the sums of a layer's or an end's gradients, by layer.
+// Returns the tasks that sum a layer's or an end's gradients, by layer.
 std::map<int, std::vector<int>> sums_of(const Plan& plan) {
   std::map<int, std::vector<int>> sums;
   std::vector<int> sender(plan.slices.size(), -1);
@@ -712,7 +712,7 @@ class StepCheck {
 
   bool sums_tied() const { return plan_.step.tied && !plan_.ends.none() && plan_.shape.parallel.pp > 1; }
 
-  // Checks the sum of what both ends have: it comes once each has all of its own.
+  // Checks the sum of a tied embedding: it follows all gradients of both ends and their own sums.
   void check_tied(const Task& task) {
     for (const int end : {kEmbeddingLayer, plan_.layers}) {
       check_after(plan_, ancestors_, task, sums_[end], "begins before");
@@ -726,7 +726,7 @@ class StepCheck {
         check_after(plan_, ancestors_, task, {sum.id}, "adds up squares before the end of");
   }
 
-  // Checks a gather of a layer's weights or, of what a stage holds alike, those of all of its layers.
+  // Checks a gather of a layer's weights or, for replicated weights of a stage, of all of its layers.
   void check_gather(const Task& task) {
     if (!gathered_.emplace(task.kind, task.layer).second) broken(task, "gathers weights a second time");
     for (const auto& [layer, id] : stepped_) {
@@ -740,8 +740,8 @@ class StepCheck {
   const Plan& plan_;
   const Ancestors& ancestors_;
   std::map<int, std::vector<int>> sums_;
-  std::map<int, std::vector<int>> makers_, expert_makers_;  // by layer: what its backwards do last; of its experts
-  std::map<int, int> stepped_;                              // by layer: the optimizer's task
+  std::map<int, std::vector<int>> makers_, expert_makers_;  // by layer, the last tasks of backwards; those of experts
+  std::map<int, int> stepped_;                              // by layer, the optimizer's task
   std::set<std::pair<TaskKind, int>> gathered_;
 };
 

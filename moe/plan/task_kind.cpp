@@ -39,7 +39,7 @@ Op op_of(TaskKind kind) {
     case TaskOperation::copy:
     case TaskOperation::sum:
       return Op::copy;
-    case TaskOperation::receive:  // its send has the price
+    case TaskOperation::receive:  // priced with its send
       break;
   }
   return Op::none;

@@ -1,6 +1,6 @@
 #pragma once
-// The kinds of tasks that plans hold: a row each of one table, which says what of a model the task works for and what
-// it does there. A new kind is an enumerator and its row.
+// The kinds of tasks in plans, with a row each in one table, which gives the part of a model that the task works for
+// and its operation. A new kind needs an enumerator and a row.
 #include <cstdint>
 #include <string_view>
 
@@ -13,36 +13,36 @@ namespace moe {
 
 // clang-format off
 enum class TaskKind : uint8_t {
-  // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw). Under context
-  // parallelism keys and values are apart: CP ranks gather them before it, and sum their gradients behind it
+  // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw). With context
+  // parallelism, keys and values are separate: CP ranks gather them before attention and sum their gradients after it
   mp_allgather, attention, attention_dx, attention_dw, keys_values, cp_allgather, cp_reducescatter, mp_reducescatter,
   mp_allreduce,
-  gate, tokens_allgather, tokens_reducescatter,            // of flows that keep tokens on all MP ranks
+  gate, tokens_allgather, tokens_reducescatter,            // flows that keep tokens on all MP ranks
   order, i_order,                                          // permute and unpermute
-  // rows to the experts, through them and back, one task a chunk: copy lays rows out anew; exchange and sum are SAA's
-  // phases of a combine, each followed by a gather over MP; home_copy lays out what it gathered
+  // rows to the experts, through them and back, one task per chunk. copy rearranges rows; exchange and sum are phases
+  // of SAA's combine, each followed by a gather over MP; home_copy rearranges the gathered rows
   dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange, sum, gather,
   home_copy,
   shared_allgather, shared, shared_reducescatter, shared_allreduce,
   ffn_allgather, ffn, ffn_reducescatter, ffn_allreduce,    // a dense layer's feed-forward
-  // a model's ends, with their collectives over the MP ranks that share the vocabulary. The loss is the head's;
+  // a model's ends, with their collectives over the MP ranks that share the vocabulary. The head includes the loss;
   // softmax_sums gathers each token's part of the softmax
   embed, head, end_allgather, end_reducescatter, end_allreduce, softmax_sums,
   send, recv,                                              // between pipeline stages
-  // sums of gradients: a slice of the dense part's over DP, of the experts' over EDP, of what all ranks of a stage hold
-  // alike, of an embedding that both end stages hold
+  // sums of gradients: a slice of the dense part's over DP, of the experts' over EDP, of weights that all ranks of a
+  // stage replicate, of an embedding that both end stages have
   gradient, expert_gradient, stage_gradient, tied_gradient,
-  squares, norm,                                           // of all gradients, to clip them: a rank's, and their sum
+  squares, norm,                                           // of a rank's gradients, and over all ranks, to clip them
   optimizer,
   weights, expert_weights, stage_weights,                  // ZeRO 1: gathered over DP or EDP; stage: gates, norms, ends
-  // inference: experts' popularity, their placement, copies of weights, the gate's choices to the scheduler, its answer
+  // inference: experts' popularity, their placement, weight copies, the gate's choices to the scheduler, its answer
   serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
 inline constexpr int kTaskKinds = 58;
 
-/// The part of a model or of an iteration that a task works for. experts: rows on their way to the experts, in them and
-/// back; stages: between pipeline stages.
+/// The part of a model or of an iteration that a task works for. experts: rows on their way to, in and from the
+/// experts; stages: transfers between pipeline stages.
 enum class TaskPart : uint8_t {
   attention,
   gate,
@@ -59,8 +59,8 @@ enum class TaskPart : uint8_t {
   serving
 };
 
-/// What a task does. compute_dx and compute_dw: the halves of a backward, the gradients of its input and of its
-/// weights; copy: moves bytes inside a rank; sum: adds up rows that are there.
+/// The operation of a task. compute_dx and compute_dw: the halves of a backward, for the gradients of its input and of
+/// its weights; copy: moves bytes inside a rank; sum: sums rows that are on the rank.
 enum class TaskOperation : uint8_t {
   compute,
   compute_dx,
@@ -78,11 +78,11 @@ enum class TaskOperation : uint8_t {
 /// Properties of a kind of task that do not depend on the layer.
 struct TaskTraits {
   TaskKind kind;
-  std::string_view name;  // in plans, records and timelines
+  std::string_view name;  // name in plans, records and timelines
   TaskPart part;
   TaskOperation operation;
-  GroupKind group;  // over which it talks, as a sharded flow (group_of asks the flow); none: a computation
-  char letter;      // in text timelines
+  GroupKind group;  // group over which it communicates in a sharded flow (group_of asks the flow); none: a computation
+  char letter;      // letter in text timelines
 };
 
 namespace detail {
@@ -162,7 +162,7 @@ constexpr std::string_view name_of(TaskKind kind) { return traits_of(kind).name;
 constexpr TaskPart part_of(TaskKind kind) { return traits_of(kind).part; }
 constexpr TaskOperation operation_of(TaskKind kind) { return traits_of(kind).operation; }
 
-/// Returns the op that a kind of task is priced as; none: by its kind alone.
+/// Returns the op that prices a kind of task; none if it is priced by its kind alone.
 Op op_of(TaskKind kind);
 
 constexpr bool computes(TaskKind kind) {
@@ -171,7 +171,7 @@ constexpr bool computes(TaskKind kind) {
          operation == TaskOperation::compute_dw;
 }
 
-/// Returns whether the task is part of the MoE layer's row traffic: one task a chunk.
+/// Returns whether the task handles rows of the MoE layer, one task per chunk.
 constexpr bool is_chunked(TaskKind kind) { return part_of(kind) == TaskPart::experts; }
 
 /// Returns whether the task is half of a backward: the gradients of its input, or those of its weights.
@@ -179,7 +179,7 @@ constexpr bool is_half(TaskKind kind) {
   return operation_of(kind) == TaskOperation::compute_dx || operation_of(kind) == TaskOperation::compute_dw;
 }
 
-/// Returns what the task is half of, expert or attention; of all other tasks their own kind.
+/// Returns the whole of which the task is a half, expert or attention; for all other tasks, their own kind.
 constexpr TaskKind whole_of(TaskKind kind) {
   if (!is_half(kind)) return kind;
   return part_of(kind) == TaskPart::experts ? TaskKind::expert : TaskKind::attention;
@@ -188,17 +188,17 @@ constexpr TaskKind whole_of(TaskKind kind) {
 /// Returns whether the task computes rows in the experts: a pass, or half of a backward.
 constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
 
-/// Returns whether the task is what rows pass between the exchanges: an expert, or the half of its backward that makes
-/// the gradients of its input.
+/// Returns whether the task is the stage of rows between the exchanges: an expert, or the half of its backward for the
+/// gradients of its input.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
-/// Returns whether the task makes, in a backward, the gradients of the experts' weights.
+/// Returns whether the task, in a backward, makes the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
 /// Returns whether the task computes attention: a pass, or half of a backward.
 constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::attention; }
 
-/// Returns whether the task makes, in a backward, the gradients of attention's weights: a layer's last ones.
+/// Returns whether the task, in a backward, makes the gradients of attention's weights, which are a layer's last ones.
 constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw || kind == TaskKind::keys_values;
 }
@@ -208,28 +208,28 @@ constexpr bool sends_gradients(TaskKind kind) {
   return part_of(kind) == TaskPart::gradients && operation_of(kind) == TaskOperation::allreduce;
 }
 
-/// Returns whether the task gathers what the optimizer's steps of other ranks changed.
+/// Returns whether the task gathers weights that other ranks' optimizers changed.
 constexpr bool gathers_weights(TaskKind kind) { return part_of(kind) == TaskPart::weights; }
 
-/// Returns whether the task is the shared expert, or brings it tokens or adds up its parts.
+/// Returns whether the task is the shared expert, or one of its collectives.
 constexpr bool is_shared(TaskKind kind) { return part_of(kind) == TaskPart::shared_expert; }
 
-/// Returns whether the task is a dense layer's feed-forward, or brings it tokens or adds up its parts.
+/// Returns whether the task is a dense layer's feed-forward, or one of its collectives.
 constexpr bool is_ffn(TaskKind kind) { return part_of(kind) == TaskPart::feed_forward; }
 
-/// Returns whether the task is one of a model's ends, or a collective of one over MP.
+/// Returns whether the task is one of a model's ends, or a collective of an end over MP.
 constexpr bool is_end(TaskKind kind) { return part_of(kind) == TaskPart::ends; }
 
 /// Returns whether the task computes one of a model's ends.
 constexpr bool computes_end(TaskKind kind) { return is_end(kind) && computes(kind); }
 
-/// Returns whether the task runs on the host, beside the device: what decides where experts are served.
+/// Returns whether the task runs on the host, beside the device: it decides where experts are served.
 constexpr bool runs_on_host(TaskKind kind) { return part_of(kind) == TaskPart::serving && computes(kind); }
 
 /// Returns whether the task moves bytes inside a rank.
 constexpr bool copies(TaskKind kind) { return operation_of(kind) == TaskOperation::copy; }
 
-/// Returns whether the task belongs to a layer's part that has experts alone.
+/// Returns whether the task belongs to a part that only MoE layers have.
 constexpr bool is_moe(TaskKind kind) {
   const TaskPart part = part_of(kind);
   return part == TaskPart::gate || part == TaskPart::permute || part == TaskPart::experts ||
@@ -241,7 +241,7 @@ constexpr bool is_of_layer(TaskKind kind) {
   return is_moe(kind) || is_ffn(kind) || part_of(kind) == TaskPart::attention;
 }
 
-/// The part of an iteration. step: sums of gradients that no backward sends, and what follows them: the optimizer.
+/// The phases of an iteration. step: sums of gradients that no backward sends, and what follows them, the optimizer.
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);

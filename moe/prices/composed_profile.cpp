@@ -27,7 +27,7 @@ bool is_size(std::string_view word) {
          word.size() > 1;
 }
 
-// Returns the parts before and behind the first word that is a size; none: there is no such word.
+// Returns the parts before and after the first word that is a size; none if there is no such word.
 std::optional<Words> words_of(const std::string& name) {
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find('-', begin), name.size());
@@ -45,7 +45,7 @@ std::optional<int> whole_from(std::string_view text, int least, int most) {
   return valid ? std::optional(value) : std::nullopt;
 }
 
-// Returns the preset that describes a node of each GPU, by the GPU's name.
+// Returns, by the name of a GPU, the preset that describes a node of it.
 std::vector<std::pair<std::string, std::string>> gpus() {
   std::vector<std::pair<std::string, std::string>> found;
   for (const std::string& preset : config_names("clusters"))
@@ -69,7 +69,7 @@ Profile node_of(const std::string& name, const std::string& gpu) {
             fmt::join(known, ", "), suggestion(gpu, known));
 }
 
-// Returns the bytes a second of the link that each GPU has.
+// Returns the bytes per second of each GPU's link.
 double rate_of(const std::string& name, const std::string& network) {
   const size_t dash = network.find('-');
   const bool known = std::ranges::find(kNetworks, network.substr(0, dash)) != kNetworks.end();
@@ -82,14 +82,14 @@ double rate_of(const std::string& name, const std::string& network) {
   return *gigabits * kBytesPerGigabit;
 }
 
-// A group over several nodes with equally many ranks on each.
+// A group over several nodes, with the same number of ranks on each.
 struct SpreadGroup {
   int ranks = 0, nodes = 0;
   int ranks_of_node() const { return ranks / nodes; }
 };
 
-// Returns how a group of so many ranks lies on the nodes; none: no layout has such groups. A group that exceeds a node
-// has as many ranks on each as it can, any other as few. Rows do not tell layouts apart, so this is a convention.
+// Returns how a group of `ranks` ranks is spread over nodes; none if no layout has such groups. By convention, a group
+// larger than a node has as many ranks on each as possible, any other as few: rows do not name a layout.
 std::optional<SpreadGroup> spread(int ranks, const Profile& cluster) {
   std::optional<SpreadGroup> found;
   for (int of_node = 1; of_node <= cluster.ranks_per_node; ++of_node) {
@@ -100,7 +100,7 @@ std::optional<SpreadGroup> spread(int ranks, const Profile& cluster) {
   return found;
 }
 
-// Adds rows between nodes to a profile that has those inside one.
+// Adds rows between nodes to a profile that has rows inside a node.
 class LinkModel {
  public:
   LinkModel(Profile& cluster, double bytes_per_s, std::string origin)
@@ -127,8 +127,8 @@ class LinkModel {
 
   std::vector<CommRow>& rows() { return cluster_.comm; }
 
-  // An AlltoAll sends the share of other nodes over the GPU's own link. An AllReduce is a ReduceScatter in the node, a
-  // ring over the nodes of what each rank then has, and an AllGather in the node.
+  // An AlltoAll sends the other nodes' share over the GPU's own link. An AllReduce is a ReduceScatter in the node, a
+  // ring over the nodes for each rank's part of the result, and an AllGather in the node.
   void add_group(const SpreadGroup& group) {
     const double others = (group.nodes - 1.0) / group.nodes * s_per_byte_;
     add(Op::alltoall, group.ranks, 0, others);

@@ -1,5 +1,5 @@
 #pragma once
-// Profiles composed of a published GPU and a network between nodes, by a name such as h100-4x8-ib-400.
+// Profiles composed of a published GPU and a network between nodes, with names such as h100-4x8-ib-400.
 #include <optional>
 #include <string>
 
@@ -7,13 +7,13 @@
 
 namespace moe {
 
-/// How a composed profile is named. GPU is one whose node configs/clusters describes (GPU-8.toml or GPU-8-nodes.toml).
+/// The form of a composed profile's name. GPU has a node in configs/clusters (GPU-8.toml or GPU-8-nodes.toml).
 inline constexpr std::string_view kComposedForm = "GPU-NODESxGPUS-NETWORK", kComposedExample = "h100-4x8-ib-400";
 
-/// Returns the profile that a name of that form means; none: the name has another form. Inside a node the rows are the
-/// GPU's. Between nodes they are modelled and say so (RowVerdict::origin): every GPU has a link of the network's rate,
-/// which it uses fully and without a start-up time, so that no collective is faster. Throws BadInput naming what is
-/// wrong and the known GPUs or networks.
+/// Returns the profile that a name of that form describes; none if the name has another form. Inside a node, the rows
+/// are the GPU's. Between nodes, they are modelled, which RowVerdict::origin states: every GPU has a link with the
+/// network's rate and uses it fully and without a start-up time, so real collectives are not faster. Throws BadInput
+/// naming the error and the known GPUs or networks.
 std::optional<Profile> composed_profile(const std::string& name);
 
 }  // namespace moe

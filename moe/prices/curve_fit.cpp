@@ -16,7 +16,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostLines = 3000;  // all pairs of 77 samples; of more samples as many, drawn
+constexpr size_t kMostLines = 3000;  // all pairs of 77 samples; for more samples, pairs are drawn
 constexpr int kMostReweightings = 20;
 
 double residual(const Line& line, const FitSample& sample) {
@@ -30,10 +30,10 @@ std::vector<double> residuals(const Line& line, const std::vector<FitSample>& sa
   return all;
 }
 
-// Fits by least squares of sqrt(weight) seconds.
+// Fits by least squares of weighted residuals.
 Line weighted_least_squares(const std::vector<FitSample>& samples, const std::vector<double>& weights) {
   const auto count = static_cast<Eigen::Index>(samples.size());
-  // Sizes and times are scaled to [0, 1]: 1e10 FLOPs beside ones would cost half the digits.
+  // Sizes and times are scaled to [0, 1], because 1e10 FLOPs in a matrix with ones would cost half the digits.
   double size_scale = 0, time_scale = 0;
   for (const auto& sample : samples) {
     size_scale = std::max(size_scale, sample.size);
@@ -47,14 +47,14 @@ Line weighted_least_squares(const std::vector<FitSample>& samples, const std::ve
     terms.row(i) << weight * sample.starts, weight * sample.size / size_scale;
     seconds(i) = weight * sample.seconds / time_scale;
   }
-  // The normal equations: two columns, scaled alike, are well conditioned.
+  // The normal equations are well conditioned for two columns of the same scale.
   const Eigen::Matrix2d normal = terms.transpose() * terms;
   const Eigen::Vector2d solved = normal.inverse() * (terms.transpose() * seconds);
   if (solved(0) >= 0) return {solved(0) * time_scale, solved(1) * time_scale / size_scale, false};
   return {0, terms.col(1).dot(seconds) / terms.col(1).squaredNorm() * time_scale / size_scale, true};
 }
 
-// Returns the line through two samples; none where it would fall, or start below 0.
+// Returns the line through two samples; none if it would fall, or start below 0.
 std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   const double ta = a.seconds / a.starts, tb = b.seconds / b.starts;
   const double beta = (tb - ta) / (b.size_of_one() - a.size_of_one());
@@ -139,28 +139,28 @@ std::vector<bool> outliers(const std::vector<FitSample>& samples) {
   return distinct_sizes(those(samples, [&](size_t s) { return !off[s]; })) < 2 ? none : off;
 }
 
-// Idea: a curve is its seconds at size 0 and the growth of each piece. With its knots fixed these are relative least
-// squares with no growth below 0. Knots are chosen three ways: from all candidates the one that is missed least is
-// dropped, from none the one that helps most is added, and single ones are exchanged while that helps.
-// Invariant: curves never fall. Sizes that were held out decide the number of pieces, and the error of those of a fold
-// is taken with the number that does best on the other folds.
-// Source: NNLS by Lawson and Hanson (1974, nnls.h); knots forwards and backwards as in MARS (Friedman 1991).
+// Idea: a curve is its seconds at size 0 and the increment of each piece. For fixed knots, these are relative least
+// squares with nonnegative increments. Knots are chosen in three ways: starting from all candidates, the one that
+// matters least is dropped; starting from none, the one that helps most is added; and single knots are exchanged while
+// that helps. Invariant: curves never fall. Errors of held-out sizes decide the number of pieces; the error of a fold
+// is taken with the number that is best on the other folds. Source: NNLS by Lawson and Hanson (1974, nnls.h); knots
+// forwards and backwards as in MARS (Friedman 1991).
 
 namespace {
 
 using Sizes = std::vector<double>;
 
-constexpr size_t kMostCandidates = 24;  // for knots, evenly among the sizes where there are more
+constexpr size_t kMostCandidates = 24;  // for knots, spread evenly over the sizes if there are more
 constexpr int kMostExchanges = 20;
-constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative; an error that is rounding
+constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative tolerance; error due to rounding
 
-// A curve from size 0 on: its seconds there, and by how much they grow up to each bound.
+// A curve from size 0 on: its seconds there, and its increments up to each bound.
 struct Curve {
-  Sizes bounds;  // where pieces end, the last at the largest size
+  Sizes bounds;  // ends of pieces; the last is the largest size
   Eigen::VectorXd increments;
-  double squares = 0;  // of relative residuals
+  double squares = 0;  // sum of squared relative residuals
 
-  // Returns how much of the piece's increment is there at a size; the last piece goes on.
+  // Returns the share of a piece's increment that is reached at a size, above 1 beyond the last piece.
   double share(double size, size_t piece) const {
     const double begin = piece == 0 ? 0 : bounds[piece - 1];
     const double part = std::max(0.0, (size - begin) / (bounds[piece] - begin));
@@ -190,12 +190,12 @@ Sizes candidates_of(const Sizes& sizes) {
   return some;
 }
 
-// Finds knots and seconds of samples in the order of their sizes.
+// Finds knots and seconds for samples that are sorted by size.
 class KnotSearch {
  public:
   explicit KnotSearch(const Points& samples) : samples_(samples), candidates_(candidates_of(distinct(samples))) {}
 
-  // Returns the best curve found of one piece, of two and so on; fewer than `most` where sizes are few.
+  // Returns the best curves found with one piece, two pieces and so on; fewer than `most` if there are few sizes.
   std::vector<Curve> curves(int most) const {
     const size_t inner = std::min(static_cast<size_t>(most) - 1, candidates_.size());
     std::vector<Curve> best = dearest_kept(inner);
@@ -230,7 +230,7 @@ class KnotSearch {
     return curve;
   }
 
-  // Returns the best curve of `change(knots, choice)` for one of the choices.
+  // Returns the best curve over all `choice`s, each with the knots of `change(knots, choice)`.
   template <class Choices, class Change>
   Curve best_of_each(const Sizes& knots, const Choices& choices, Change change) const {
     std::optional<Curve> best;
@@ -246,7 +246,7 @@ class KnotSearch {
     return *best;
   }
 
-  // Starts from all candidates and drops the knot that is missed least, by number of knots left.
+  // Starts from all candidates and drops the knot that matters least; returns the curves by the number of inner knots.
   std::vector<Curve> dearest_kept(size_t most) const {
     std::vector<Curve> by_count(most + 1);
     for (Curve curve = fit(candidates_);;) {
@@ -275,7 +275,7 @@ class KnotSearch {
   Sizes candidates_;
 };
 
-// Errors of held-out samples by number of pieces: of every sample, beside the fold that it was left out with.
+// Errors of held-out samples by number of pieces, for every sample and with the fold in which it was left out.
 class CrossValidation {
  public:
   CrossValidation(const Points& samples, int most) : errors_(static_cast<size_t>(most)) {
@@ -287,7 +287,7 @@ class CrossValidation {
     for (size_t fold = 0; fold < folds; ++fold) leave_out(samples, fold);
   }
 
-  // Returns how many pieces do best, with no regard to what was held out with `without`; of as good ones the fewest.
+  // Returns the best number of pieces, ignoring the errors of the fold `without`; the fewest of equally good ones.
   size_t best_count(std::optional<size_t> without = std::nullopt) const {
     std::vector<double> sums;
     for (const auto& of_count : errors_) {

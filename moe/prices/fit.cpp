@@ -20,7 +20,7 @@ namespace moe {
 namespace {
 
 constexpr double kFlat = 2;
-constexpr size_t kNamedInAWarning = 3;  // of the samples that a row sets aside
+constexpr size_t kNamedInAWarning = 3;  // set-aside samples that a warning names
 
 double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   double mean = 0, residual = 0, total = 0, most = 0;
@@ -33,7 +33,7 @@ double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   return total > 0 ? std::max(1 - residual / total, std::numeric_limits<double>::lowest()) : 0;
 }
 
-// Returns each sample's error by the line of the other sizes; none where too few sizes are left to fit.
+// Returns each sample's error by the line of the other sizes; empty if too few sizes are left to fit.
 std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const std::vector<FitSample>& kept) {
   std::map<double, Line> without;
   for (const FitSample& sample : samples) {
@@ -58,7 +58,7 @@ bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }
 
-// Names the limits that `fit` breaks; `worst`: the largest held-out error of what is kept.
+// Returns the limits that `fit` breaks; `worst`: the largest held-out error of kept samples.
 std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
@@ -73,7 +73,7 @@ std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   return why.empty() ? std::nullopt : std::optional(why);
 }
 
-// Errors are of all samples, in their order; those of `off` are set aside.
+// `errors` has all samples, in their order; `off` marks those that are set aside.
 void judge(LinearFit& fit, std::vector<double> errors, const std::vector<bool>& off) {
   double worst = 0;
   for (size_t i = 0; i < errors.size(); ++i)
@@ -118,7 +118,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
 }
 
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why) {
-  constexpr double kNearlyFlat = 1e-3;  // of the median over the largest size: a row's beta is above 0
+  constexpr double kNearlyFlat = 1e-3;  // growth up to the largest size, in medians: a row's beta must be above 0
   std::vector<double> sizes, seconds;
   for (const FitSample& sample : samples) sizes.push_back(sample.size), seconds.push_back(sample.seconds);
   const auto [least, most] = std::ranges::minmax(sizes);
@@ -126,7 +126,7 @@ LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_vi
   fit.samples = samples.size();
   fit.alpha_s = median(seconds);
   fit.beta = kNearlyFlat * fit.alpha_s / most;
-  fit.range = {least < most ? least : least * (1 - 1e-9), most};  // a range has a length
+  fit.range = {least < most ? least : least * (1 - 1e-9), most};  // a range must have a length
   fit.weak = why;
   return fit;
 }
@@ -143,7 +143,7 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   }
   const PiecewiseCurve pieces = fit_pieces(points, what);
   const std::optional<double> error = pieces.held_out_error();
-  // Both errors are of the samples that are kept.
+  // Both errors are over the samples that are kept.
   const std::vector<double> of_line = held_out_errors(kept, kept);
   const std::optional<double> line_error = of_line.empty() ? std::nullopt : std::optional(median(of_line));
   if (!error || pieces.knots.size() < 3 || (line_error && *error > kClearlyBelow * *line_error)) return;
@@ -196,7 +196,7 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
 namespace {
 
 constexpr int kReweightings = 4;
-constexpr double kFarOff = 3;  // medians of relative errors, from which on a sample weighs less
+constexpr double kFarOff = 3;  // in medians of relative errors; samples beyond it get less weight
 constexpr size_t kFewestToJudge = 3;
 
 TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vector<double>& weights) {
@@ -273,7 +273,7 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
 
 namespace {
 
-/// What tells the rows of a profile apart; the first field orders them.
+/// The key of a profile's rows; its first field orders them.
 struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
@@ -290,7 +290,7 @@ std::string text_or(const CaseRecord& record, std::string_view name, std::string
   return record.parameters.has(name) ? record.parameters.text(name, record.where) : std::string(otherwise);
 }
 
-/// Reads one of two texts; true for the first.
+/// Reads one of two texts; returns true for the first.
 bool first_of(const CaseRecord& record, std::string_view name, std::string_view first, std::string_view second) {
   const std::string& found = record.parameters.text(name, record.where);
   require<BadInput>(found == first || found == second, "{}: {}: found '{}', expected {} or {}", record.where, name,
@@ -329,7 +329,7 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   return key;
 }
 
-// A task's phase may be the step.
+// The phase of a task may also be the step.
 Phase phase_of(const CaseRecord& record, bool is_task) {
   const std::string& found = record.parameters.text("phase", record.where);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::step})
@@ -437,12 +437,12 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
       row.range = fit.range;
       break;
     }
-    case RowKey::Table::task:  // fit_terms
+    case RowKey::Table::task:  // fitted by fit_terms
       break;
   }
 }
 
-/// The least slowdown of a lane by another that counts; a smaller one is as likely the machine's mood.
+/// The least slowdown of a lane by another that counts; a smaller one may be noise of the machine.
 constexpr double kLeastSlowdown = 1.05;
 
 double& factor_of(Contention& contention, const CaseRecord& record) {
@@ -453,7 +453,7 @@ double& factor_of(Contention& contention, const CaseRecord& record) {
   bad_input("{}: slowdown: found '{} by {}', expected two of inter, intra, compute, copy", record.where, lane, by);
 }
 
-/// Takes cases that are no sample of a row: what lanes do to each other, and what a task costs beside its work.
+/// Reads cases that are not samples of a row: slowdowns between lanes, and the overhead of a task.
 bool take_whole(Profile& profile, const CaseRecord& record) {
   const std::string& op = record.parameters.text("op", record.where);
   if (op == "overhead") {
@@ -472,7 +472,7 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
-// A profile holds no larger price.
+// Throws unless a profile may contain these prices.
 void require_price(double alpha_s, double beta, std::string_view what) {
   if (!(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most))
     throw NoLine(what, fmt::format("found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", alpha_s, beta,
@@ -484,11 +484,11 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
   out.profile.unusable.push_back({what, none.why()});
 }
 
-// Marks samples that somebody else's tool measured.
+// The backend of samples that another program measured.
 constexpr std::string_view kNoBackend = "none";
 
-// Takes the size of the measured cluster from the cases, which are of one, and all of an emulated one or of a real one.
-// Those that name a network are of one backend.
+// Reads the size of the measured cluster from the cases, which must have the same cluster, all emulated or all real.
+// Cases with a network must have the same backend.
 void take_cluster(Profile& profile, const std::vector<CaseRecord>& cases) {
   const CaseRecord *first = nullptr, *sends = nullptr;
   const auto name_of_cluster = [](const CaseRecord& record) { return record.parameters.text("cluster", record.where); };
@@ -525,7 +525,7 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases) {
       continue;
     }
     CaseRecord& earlier = best[place->second];
-    if (earlier.status == CaseStatus::wrong) continue;  // a later right result doesn't undo it
+    if (earlier.status == CaseStatus::wrong) continue;  // a later right result does not change that
     if (record.status != CaseStatus::ok ? record.status == CaseStatus::wrong
                                         : earlier.status != CaseStatus::ok || seconds(record) < seconds(earlier))
       earlier = std::move(record);
@@ -548,7 +548,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   take_cluster(out.profile, cases);
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
-  std::set<RowKey> in_layers;  // collectives that layers ran
+  std::set<RowKey> in_layers;  // keys of collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     if (take_whole(out.profile, record)) continue;

@@ -12,41 +12,41 @@
 
 namespace moe {
 
-/// The backend of cases whose ranks shared a GPU over NCCL: results are NCCL's, times are no network's.
+/// The backend of cases whose ranks shared a GPU over NCCL: their results are NCCL's, but their times are no network's.
 inline constexpr std::string_view kNcclOnOneGpu = "nccl-one-gpu";
 
 /// A sample that the line is not fitted to (curve_fit.h: outliers).
 struct SetAside {
-  std::string name;  // of its case
+  std::string name;  // name of its case
   double size = 0, seconds = 0;
-  double expected_s = 0;  // by the line
+  double expected_s = 0;  // seconds by the line
 };
 
 struct LinearFit {
   double alpha_s = 0;
-  double beta = 0;            // seconds a byte or a FLOP
-  double r_squared = 0;       // over all samples, whether set aside or not
-  double r_squared_kept = 0;  // over those that are not
-  /// Cross-validation: every size in turn is left out, a line fitted to what is kept of the others, and held against
-  /// all samples of that size: |predicted - measured| / measured, the median and the worst over all samples, those set
-  /// aside too. Empty where fewer than two sizes are left to fit.
+  double beta = 0;            // seconds per byte or FLOP
+  double r_squared = 0;       // over all samples, including those set aside
+  double r_squared_kept = 0;  // over the samples that are kept
+  /// Cross-validation: each size in turn is left out, and a line is fitted to the kept samples of the others. The
+  /// errors |predicted - measured| / measured of all samples of that size, those set aside too: their median and
+  /// maximum over all samples. Empty if fewer than two sizes are left to fit.
   std::optional<double> held_out_error, held_out_worst;
-  Range range{};               // least and most size of one start, of samples that are kept
-  bool alpha_clamped = false;  // the least squares put alpha below 0: fitted again with alpha = 0
+  Range range{};               // least and most size per start, of kept samples
+  bool alpha_clamped = false;  // the least squares gave alpha < 0: fitted again with alpha = 0
   size_t samples = 0;
   std::vector<SetAside> set_aside;   // in the order of their sizes
-  std::optional<std::string> weak;   // which of the limits below it breaks
-  Points points;                     // of a collective that a curve foretells clearly better (fit_curve)
-  std::optional<double> line_error;  // then the line's held-out error; the others are the curve's
+  std::optional<std::string> weak;   // the limits below that the fit breaks
+  Points points;                     // of a collective that a curve predicts clearly better (fit_curve)
+  std::optional<double> line_error;  // the line's held-out error if `points` is set; then the others are the curve's
 };
 
-/// Limits within which a sound fit stays; one that doesn't is `weak`.
-inline constexpr double kMostSetAside = 0.125;       // of the samples
-inline constexpr double kMostHeldOutError = 0.1;     // the median over all samples
-inline constexpr double kMostHeldOutWorst = 0.5;     // over samples that are kept
-inline constexpr double kLeastRSquaredOfKept = 0.9;  // where the line doubles over its range
+/// Limits of a sound fit; a fit beyond one of them is `weak`.
+inline constexpr double kMostSetAside = 0.125;       // share of the samples
+inline constexpr double kMostHeldOutError = 0.1;     // median over all samples
+inline constexpr double kMostHeldOutWorst = 0.5;     // over kept samples
+inline constexpr double kLeastRSquaredOfKept = 0.9;  // if the line at least doubles over its range
 
-/// Samples through which no line goes: fewer than two sizes, or times that don't grow with size.
+/// Samples that no line fits: fewer than two sizes, or times that don't grow with size.
 class NoLine : public BadInput {
  public:
   NoLine(std::string_view what, const std::string& why) : BadInput(fmt::format("{}: {}", what, why)), why_(why) {}
@@ -57,26 +57,26 @@ class NoLine : public BadInput {
   std::string why_;
 };
 
-/// Fits by ordinary least squares, as the papers do, all samples but outliers, which it names. Throws BadInput "WHAT:
-/// found ..., expected ..." for sizes or times that are not positive and finite, NoLine where there is no line.
+/// Fits all samples except outliers, which it names, by ordinary least squares, as the papers do. Throws BadInput
+/// "WHAT: found ..., expected ..." for sizes or times that are not positive and finite, NoLine if no line fits.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
-/// Takes the curve in few pieces (curve_fit.h) through what the line did not set aside, where the line's held-out error
-/// is beyond kLineError and the curve's is clearly below it. Sets `points`, the errors and what they say of the fit;
-/// alpha and beta become those of the least squares of relative errors, as tables print them. `samples` are those that
-/// the line was fitted to.
+/// Replaces the line by a curve of few pieces (curve_fit.h) through the samples that are not set aside, if the line's
+/// held-out error exceeds kLineError and the curve's is clearly less. Sets `points`, the errors and the verdict of the
+/// fit; alpha and beta become those of least squares of relative errors, for tables. `samples`: those the line was
+/// fitted to.
 void fit_curve(const std::vector<FitSample>& samples, std::string_view what, LinearFit& fit);
 inline constexpr double kLineError = 0.03, kClearlyBelow = 0.8;
 
-/// Returns the median, whatever the size, of times of a layer's own collectives through which no line goes: they are of
-/// one size, or do not grow with it. `weak` says so. Short tasks of small layers are like that.
+/// Returns a fit with the median of the times at any size, for times of a layer's own collectives that no line fits
+/// because they have a single size or do not grow with it, as for short tasks of small layers. `weak` says why.
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why);
 
 struct FittedRow {
   std::string what;  // row_name (profile.h): "alltoall inter 8", "gemm float32", "attention forward 256"
   LinearFit fit;     // of a row that can be used
-  std::optional<std::string> unusable;  // why the profile has no such row
-  /// Returns whether nothing is to be said against the row.
+  std::optional<std::string> unusable;  // why the profile lacks the row
+  /// Returns whether the row is neither unusable nor weak.
   bool good() const { return !unusable && !fit.weak; }
 };
 
@@ -85,15 +85,15 @@ struct FittedProfile {
   std::vector<FittedRow> rows;  // in the order of [[comm]], [[compute]], [[module]], each kind of case
 };
 
-/// Keeps of cases that were measured again (parameters.again_of: the key of the first measurement) the one with the
-/// least median, under the first one's key, at its place: what else a machine does only ever adds to a time. A wrong
-/// one is kept whatever the others are.
+/// Merges cases that were measured again (parameters.again_of: the key of the first measurement): the one with the
+/// least median is kept, under the key and at the place of the first, because disturbances can only lengthen a time. A
+/// wrong case is always kept.
 std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 
-/// Fits one row per kind of case. Cases with a status other than ok are passed over, of those that were measured again
-/// the best attempt counts. All are of one cluster, emulated or not; those with a network are of one backend, or of
-/// "none", as somebody else's are. A kind of case without a line becomes a row of Profile::unusable. The profile reads
-/// back from its file (profile.h: write_profile) as it is. What a case must carry:
+/// Fits one row per kind of case. Cases with a status other than ok are ignored; of cases that were measured again, the
+/// best attempt counts. All are of one cluster, emulated or not; those with a network have the same backend, or "none",
+/// as imported ones do. A kind of case without a line becomes a row of Profile::unusable. The profile can be read back
+/// from its file (profile.h: write_profile) unchanged. The fields that a case must have:
 ///   parameters.cluster, .nodes, .ranks_per_node   the same in all cases
 ///   parameters.op                                 a [[comm]] op, "gemm" or "module"
 ///     a [[comm]] op:  .network ("inter" | "intra"), .ranks (of the group), .bytes (volume as FSMoE counts it:
@@ -106,20 +106,20 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases);
 ///     module:         .name, .phase ("forward" | "backward"), .flops or .bytes (of that phase: modules.h),
 ///                     .seq (optional)
 ///     task:           .name, .phase, .dtype, and its terms (terms.h: "call", "flop", ...)
-///   summary.median_s: median over iterations of the maximum over ranks; of a task the mean of its chunks' medians
-/// Throws BadInput naming the record's file and line and the value, or the name that no profile can have.
+///   summary.median_s: median over iterations of the maximum over ranks; for a task the mean of its chunks' medians
+/// Throws BadInput naming the record's file and line and the value, or the name that is no valid profile name.
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source);
 /// Returns the first parameters of such a case: `cluster`, `nodes`, `ranks_per_node` and `op`.
 Fields case_parameters(const Profile& cluster, std::string_view op);
 
-/// A line that a reader of any figure must know; `weak`: a row is, of which what it prices says so too.
+/// A warning about a fit. `weak`: about a weak row, which is also named wherever the row prices something.
 struct FitWarning {
   std::string text;
   bool weak = false;
 };
-/// Returns a warning for each row that is weak or unusable, and for the samples that each set aside.
+/// Returns a warning for each row that is weak or unusable, and for the samples that each row set aside.
 std::vector<FitWarning> fit_warnings(const FittedProfile& fitted);
-/// Returns the number with seven digits behind the point, or with few where it is far below 0.
+/// Returns the number with seven decimals, or with two digits if it is far below 0.
 std::string shown_r_squared(double r_squared);
 
 // Fits a [[task]] row to the times of a layer's computations.
@@ -129,10 +129,10 @@ struct TermSample {
   double seconds = 0;
 };
 
-/// Fits seconds = s_per . terms with no s_per below 0: least squares of relative errors, so that short tasks weigh as
-/// long ones do, reweighted so that a few odd samples decide nothing. Fills what the row says of its own fit: held-out
-/// errors are of each sample by the others, and `weak` where these are beyond the limits of fit.h or the samples are
-/// too few to judge. Throws BadInput for no sample, or times that are not positive; NoLine where numbers overflow.
+/// Fits seconds = s_per . terms with nonnegative s_per by least squares of relative errors, so that short tasks count
+/// as much as long ones, and by reweighting, so that a few odd samples do not decide. Sets the row's verdict: the
+/// held-out error of a sample is by the others, and `weak` is set if the errors exceed the limits of fit.h or the
+/// samples are too few. Throws BadInput for no sample, or for times that are not positive; NoLine if numbers overflow.
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
 
 }  // namespace moe

@@ -8,13 +8,13 @@ namespace {
 
 constexpr double kTile = 128, kBytes = 2, kFloat = 4;  // rows and columns of a tile; bytes of a number
 constexpr double kSumBytes = 2 * kFloat;               // a sum in float32, read and written
-constexpr double kBackwardScores = 2.5;                // products of attention's kernel, of its forward's: five for two
-// Passes over memory of what computes element by element, by numbers read and written.
+constexpr double kBackwardScores = 2.5;                // FLOPs of the backward over the forward: 5 products for 2
+// Passes over memory of element-wise operations, as numbers read and written per element.
 constexpr double kNorm[] = {2, 3}, kResidual[] = {3, 3}, kRotary[] = {2, 2};  // forward, backward
-constexpr double kTogether = 2;                                               // of columns copied side by side
-constexpr double kGated[] = {3, 5}, kPlain[] = {2, 3};                        // an activation, by H
-constexpr double kRouter = 6;       // softmax, top-k and counts of logits in float32, either phase
-constexpr double kLoss[] = {3, 2};  // of logits in float32: largest, sum, target; their gradient
+constexpr double kTogether = 2;                                               // columns that are copied to be adjacent
+constexpr double kGated[] = {3, 5}, kPlain[] = {2, 3};                        // an activation, per element of H
+constexpr double kRouter = 6;       // softmax, top-k and counts of float32 logits, in either phase
+constexpr double kLoss[] = {3, 2};  // of float32 logits: maximum, sum, target; their gradient
 
 size_t at(Phase phase) { return phase == Phase::backward ? 1 : 0; }
 
@@ -32,7 +32,7 @@ double interpolated(const Points& points, double x) {
 
 double GpuPrices::gemm_seconds(const GemmShape& g) const {
   const double tiles = g.groups * std::ceil(g.m / kTile) * std::ceil(g.n / kTile);
-  const double flops = kFlopsPerMac * kTile * kTile * g.k * gpu_.multiprocessors;  // of a wave
+  const double flops = kFlopsPerMac * kTile * kTile * g.k * gpu_.multiprocessors;  // FLOPs of a wave
   const double wave = flops / (gpu_.tensor_flops_per_s * (g.experts ? gpu_.grouped_share : gpu_.gemm_share)) +
                       (g.experts ? gpu_.grouped_tile_s : gpu_.gemm_tile_s);
   const double bytes = g.groups * (kBytes * (g.m * g.k + g.k * g.n) + g.out_bytes * g.m * g.n);
@@ -54,7 +54,7 @@ std::optional<double> GpuPrices::attention_rate(int64_t head_dim, Phase phase, d
   return interpolated(nearest->flops_per_s, seq);
 }
 
-// Returns the seconds of rows times weights: in the backward the gradients of both.
+// Returns the seconds of multiplying rows by weights; in the backward, of the gradients of both.
 double GpuPrices::linear_seconds(double rows, double in, double out, Phase phase) const {
   if (phase == Phase::forward) return gemm_seconds({rows, out, in});
   return gemm_seconds({rows, in, out}) + gemm_seconds({in, out, rows, 1, kSumBytes});
@@ -64,12 +64,12 @@ double GpuPrices::scores_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const double flops = scores_flops(shape_) * (l.causal ? 0.5 : 1) * (phase == Phase::backward ? kBackwardScores : 1);
   const double as_gemms = gpu_.tensor_flops_per_s * gpu_.gemm_share;
-  const int64_t width = (head_width(l) + value_width(l)) / 2;  // a kernel's rate by what a pair computes
+  const int64_t width = (head_width(l) + value_width(l)) / 2;  // a kernel's rate depends on the FLOPs per pair
   return flops / attention_rate(width, phase, static_cast<double>(l.seq)).value_or(as_gemms);
 }
 
-// Returns the seconds of latent attention but its scores: a GEMM a projection, the norms of both latents, rotations of
-// the heads' rotary parts and of the shared key, and keys put together from their two parts.
+// Returns the seconds of latent attention except its scores: one GEMM per projection, the norms of both latents,
+// rotations of the heads' rotary parts and of the shared key, and the concatenation of keys from their two parts.
 double GpuPrices::latent_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const Heads heads = most_heads(shape_);
@@ -84,7 +84,7 @@ double GpuPrices::latent_seconds(Phase phase) const {
                                    (latents * kNorm[at(phase)] + rotated * kRotary[at(phase)] + keys * kTogether));
 }
 
-// Attention with the layer's norms, residual sums and rotary positions.
+// Returns the seconds of attention with the layer's norms, residual sums and rotary positions.
 double GpuPrices::attention_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const HeadColumns columns = most_columns(shape_);
@@ -140,7 +140,7 @@ std::optional<PriceCurve> GpuPrices::curve(TaskKind kind, Phase phase, const Wor
       return PriceCurve{ffn_seconds(phase, static_cast<double>(l.shared_hidden) / shape_.parallel.mp,
                                     {.m = static_cast<double>(mp_tokens(shape_))})};
     case TaskKind::order:
-    case TaskKind::i_order:  // a token is read or written once, its k rows too
+    case TaskKind::i_order:  // each token is read or written once, and so are its k rows
       return PriceCurve{0, traffic_seconds(1 + 1 / static_cast<double>(choices_of(shape_)))};
     case TaskKind::expert:
       break;

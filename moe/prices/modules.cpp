@@ -47,7 +47,7 @@ std::string module_name(TaskKind kind, const LayerCase& shape) {
     case TaskKind::i_order:
       return "i-order:" + layer.order;
     case TaskKind::expert:
-    case TaskKind::shared:  // as one more expert
+    case TaskKind::shared:  // priced like one more expert
     case TaskKind::ffn:     // likewise
       return fmt::format("expert:{}", name_of(layer.ffn));
     case TaskKind::dispatch:

@@ -1,5 +1,5 @@
 #pragma once
-// The sub-modules that [[module]] rows price: their names, and what of a layer each of them does.
+// The sub-modules that [[module]] rows price: their names, and the part of a layer that each computes.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,20 +10,20 @@ namespace moe {
 
 struct Module {
   TaskKind kind = TaskKind::attention;
-  std::string_view part;  // its name in the registry, "gshard"; of attention: empty, or "selective" (Recompute)
+  std::string_view part;  // name in the registry, "gshard"; for attention empty or "selective" (Recompute)
 };
 
 /// Reads a module's name: "attention", "attention:selective", "gate:NAME", "order:NAME", "i-order:NAME", "expert:NAME",
 /// "hook:NAME"; returns none for any other name.
 std::optional<Module> module_of(std::string_view name);
-/// Returns the module that a computation of this layer is, or that is called around an exchange (a hook, twice: on the
-/// bytes that are sent). An order's way back has a row of its own or, without one, the order's; so has attention that
-/// computes its scores again.
+/// Returns the module of a computation of this layer, or of one that runs around an exchange (a hook, which runs twice,
+/// on the bytes that are sent). The way back of an order has a row of its own or, if that is missing, uses the order's;
+/// the same holds for attention that recomputes its scores.
 std::string module_name(TaskKind kind, const LayerCase& shape);
 /// The name of attention that keeps its scores.
 inline constexpr std::string_view kAttentionModule = "attention";
 
-/// Returns whether a module has no FLOPs: it is priced by the bytes of the rows that it reads or writes (Work::bytes).
+/// Returns whether a module has no FLOPs and is priced by the bytes of the rows that it reads or writes (Work::bytes).
 bool is_priced_by_byte(std::string_view name);
 /// Returns `shape` with this module in it.
 LayerCase with_module(LayerCase shape, const Module& module);

@@ -11,10 +11,10 @@ namespace {
 
 using Eigen::Index;
 
-constexpr double kOfFullRank = 1e-8;      // the least length of a column beside those before it
-constexpr double kOfTheGradient = 1e-12;  // below this share of the largest correlation it is 0
+constexpr double kOfFullRank = 1e-8;      // least length of a column after projecting out the columns before it
+constexpr double kOfTheGradient = 1e-12;  // below this share of the largest correlation, it counts as 0
 
-// A least-squares problem whose columns have length 1 (or 0), and which of them may be above 0.
+// A least-squares problem with columns of length 1 (or 0), and the set of those that may be above 0.
 class ActiveSets {
  public:
   ActiveSets(const Eigen::MatrixXd& a, const Eigen::VectorXd& b)
@@ -31,7 +31,7 @@ class ActiveSets {
   }
 
  private:
-  // Solves plain least squares. If no entry is negative, that is the answer.
+  // Solves plain least squares, whose solution is the answer if it has no negative entry.
   bool all_at_once() {
     if (a_.cols() == 0 || a_.rows() < a_.cols()) return false;
     const Eigen::HouseholderQR<Eigen::MatrixXd> factors(a_);
@@ -44,7 +44,7 @@ class ActiveSets {
 
   void one_by_one() {
     const double least = kOfTheGradient * b_.norm();
-    // Lawson and Hanson's loop ends; rounding alone could make it return to a set.
+    // Lawson and Hanson's loop terminates; only rounding could make it return to an earlier set.
     for (Index round = 0; round < 3 * a_.cols() + 10; ++round) {
       const Eigen::VectorXd gradient = a_.transpose() * (b_ - a_ * x_);
       Index best = -1;
@@ -57,7 +57,7 @@ class ActiveSets {
     }
   }
 
-  // Moves to the solution of the passive columns, dropping those that reach 0 on the way.
+  // Moves to the solution of the passive columns, and drops columns that reach 0 on the way.
   void settle() {
     while (!passive_.empty()) {
       Eigen::MatrixXd columns(a_.rows(), static_cast<Index>(passive_.size()));

@@ -53,7 +53,7 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
   return whole_curve(kind, phase, work, flow);
 }
 
-// Returns whether the task is a part of attention: context parallelism has keys and values apart.
+// Returns whether the task is a part of attention, as with context parallelism, which separates keys and values.
 bool LayerPricer::shares_attention(TaskKind kind) const {
   return shape().parallel.cp > 1 && part_of(kind) == TaskPart::attention && computes(kind);
 }
@@ -100,7 +100,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
   return gemm_seconds(work);
 }
 
-// Returns the model of the hardware, if the layer computes what it knows, and notes that it is used.
+// Returns the model of the hardware, if it supports the layer's type, and notes its use.
 std::optional<GpuPrices> LayerPricer::gpu_prices() const {
   const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
   if (gpu == nullptr) return std::nullopt;
@@ -114,10 +114,10 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
   return gemms.gemms * row.alpha_s + gemms.flops * row.beta_s_per_flop + profile().task_overhead_s;
 }
 
-// Returns a line: with one layer given, what a row's terms count is there once or grows with the rows.
+// Returns a line in the work's size: for a given layer, the row's terms are constant or grow with the rows.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
-  terms.of_rows[Term::flop] = work.flops;  // of all that the row prices
+  terms.of_rows[Term::flop] = work.flops;  // FLOPs of all the work that the row prices
   for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
   PriceCurve c{dot(row.s_per, terms.once)};
@@ -145,8 +145,8 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
-// A half has as much of the backward as it has of its FLOPs and GEMMs. So have attention's tasks under context
-// parallelism, of both phases.
+// A half takes the share of the backward that its FLOPs and GEMMs are. The same holds for attention's tasks with
+// context parallelism, in both phases.
 PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const {
   const bool shares = shares_attention(kind);
   const TaskKind of = shares ? TaskKind::attention : whole_of(kind);
@@ -202,10 +202,10 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
-// Returns whether the task computes scores again, and no row was measured of one that does.
+// Returns whether the task recomputes scores, and no row of such a task was measured.
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (shape().parallel.recompute == Recompute::none) return false;
-  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always computes them again
+  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always recomputes them
   if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
   if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());
@@ -238,7 +238,7 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = structure.tasks[i];
     if (task.phase == Phase::step || is_end(task.kind) || (is_ffn(task.kind) && !outline_.dense))
-      continue;  // by its plan: price(Plan)
+      continue;  // priced with the plan: price(Plan)
     if (sends_gradients(task.kind)) {
       seconds[i] = gradient_seconds(slices[task.slice].bytes(), task.kind);
     } else if (!is_chunked(task.kind)) {
@@ -252,8 +252,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   }
 }
 
-// Returns the seconds of one of `task.chunks` parts, which has `more` rows more than the shortest. Parts that are not
-// cut by rows are equal; SAA's exchanges together cost one AlltoAll.
+// Returns the seconds of one of `task.chunks` parts that has `more` rows more than the shortest. Parts that are not cut
+// by rows are equal; all of SAA's exchanges together cost one AlltoAll.
 double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
   if (task.kind == TaskKind::exchange) {
     const Curve& c = curve(flow, task.kind, task.phase);
@@ -299,11 +299,11 @@ std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   if (plan.shape == pricer.shape()) return priced(pricer, plan);
-  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // of packed experts
+  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // for packed experts
 }
 
-// Prices a step mostly by derived rows: few profiles have any for groups of a whole stage, or for what the optimizer
-// does.
+// Prices a step mostly by derived rows, because few profiles have rows for groups of a whole stage or for the
+// optimizer's work.
 
 class StepPrices {
  public:
@@ -331,7 +331,7 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
   return seconds + find_.profile().task_overhead_s;
 }
 
-// Returns the seconds by a row of the task itself, or of copying what it reads and writes.
+// Returns the seconds by a row of the task itself, or of copying the bytes that it reads and writes.
 double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
   for (const TaskRow& row : find_.profile().tasks) {
@@ -349,7 +349,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   return 0;
 }
 
-// Returns the seconds by a row or a rule, or none and a note.
+// Returns the seconds by a row or a rule; otherwise 0, with a note.
 double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
   if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
   find_.note({PriceNote::Kind::not_priced, std::string(name_of(kind)),

@@ -47,7 +47,7 @@ namespace {
 
 Op op_from(const TableReader& row, OpTable table) { return *find_op(row.choice("op", names_of(table))); }
 
-// Reads the beta of the unit in which the row is priced, and refuses the other one.
+// Reads the beta of the unit that prices the row, and refuses the other one.
 double beta_from(const TableReader& row, bool by_byte, const Limits& range, const std::string& what) {
   const std::string_view unit = by_byte ? "beta_s_per_byte" : "beta_s_per_flop";
   const std::string_view other = by_byte ? "beta_s_per_flop" : "beta_s_per_byte";
@@ -90,7 +90,7 @@ ModuleRow module_row_from(const TableReader& table) {
   const bool by_byte = is_priced_by_byte(out.name);
   (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) =
       beta_from(table, by_byte, {.least = 0, .most = kSecondsPerUnit.most},
-                fmt::format("name = '{}'", out.name));  // 0: a time measured once
+                fmt::format("name = '{}'", out.name));  // length 0: only one size was measured
   return out;
 }
 
@@ -111,7 +111,7 @@ Points points_from(const TableReader& row) {
   for (const ConfigValue& item : row.list(kKey)) {
     if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[size, seconds] each");
     const double after = points.empty() ? 0 : points.back()[0];
-    points.push_back({row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}),  // ascending
+    points.push_back({row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}),  // sizes must ascend
                       row.real_of(item.items[1], kKey, {.most = kSeconds.most, .above = 0})});
   }
   if (points.size() < 2) row.fail(row.value(kKey), kKey, "at least two points");
@@ -256,7 +256,7 @@ Contention contention_from(const TableReader& root) {
   return out;
 }
 
-/// Reads all rows of `key`; two rows with the same `identity` are an error at the second one.
+/// Reads all rows of `key`. Two rows with the same `identity` are an error, reported at the second one.
 template <class Row, class Read, class Identity>
 std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_view key, Read read, Identity identity) {
   std::vector<Row> rows;
@@ -320,7 +320,7 @@ Profile profile_of(const ConfigFile& file) {
   out.file = file.path;
   out.name = root.text("name");
   if (!is_profile_name(out.name)) root.fail(root.value("name"), "name", kProfileName);
-  if (root.has("summary")) root.text("summary");  // what the cluster is, for `list`
+  if (root.has("summary")) root.text("summary");  // description of the cluster, for `list`
   out.source = root.text("source", false);
   const TableReader topology = root.table("topology", {"nodes", "ranks_per_node", "memory_bytes"});
   out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));
@@ -348,7 +348,7 @@ Profile find_profile(const std::string& name_or_path, std::vector<std::string> b
 
 namespace {
 
-// Returns a TOML basic string. A path may hold bytes that are no UTF-8.
+// Returns a TOML basic string; bytes of a path that are not UTF-8 become '?'.
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const unsigned char c : text) {
@@ -481,7 +481,7 @@ std::string row_name(const CommRow& row) {
 }
 
 std::string row_name(const ComputeRow& row) {
-  if (row.op == Op::copy) return std::string(name_of(row.op));  // of any type
+  if (row.op == Op::copy) return std::string(name_of(row.op));  // for any type
   return fmt::format("{}{} {}", name_of(row.op), row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "",
                      name_of(row.dtype));
 }
@@ -514,7 +514,7 @@ void write_profile(const Profile& profile, std::ostream& out) {
 namespace {
 
 constexpr std::string_view kGpuTable = "[gpu]";
-constexpr size_t kNamed = 4;  // rows of an origin
+constexpr size_t kNamed = 4;  // rows that are named per origin
 
 // Adds the rows that `own` lacks.
 template <class Row>

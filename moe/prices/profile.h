@@ -19,28 +19,28 @@ namespace moe {
 
 // [contention] of a cluster profile: how tasks on two resources of a rank slow each other down while both run.
 
-/// What a task uses of its rank while it runs: a computation `compute`, a collective its group's network, a
-/// re-layout copy, on whatever lane, the device's memory (`copy`). Who uses none is neither slowed nor slows.
+/// The resource of its rank that a task uses: a computation uses `compute`, a collective its group's network, and a
+/// re-layout copy on any lane the device's memory (`copy`). Tasks that use none neither cause nor suffer contention.
 enum class Resource : uint8_t { compute, inter, intra, copy, none };
 inline constexpr int kResources = 5;
 inline constexpr size_t kSlowed = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
-  // These say how many times as long the first takes beside the second, >= 1.
+  // The factors, >= 1, by which the first resource's tasks take longer beside the second's.
   double intra_by_inter = 1, inter_by_intra = 1;
   double compute_by_inter = 1, compute_by_intra = 1, inter_by_compute = 1, intra_by_compute = 1;
   double copy_by_inter = 1, copy_by_intra = 1, copy_by_compute = 1;
   double inter_by_copy = 1, intra_by_copy = 1, compute_by_copy = 1;
-  /// At [slowed][by] the seconds, >= 0, that a task loses whenever it and one of the other kind begin to run side
-  /// by side, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
+  /// [slowed][by]: the seconds, >= 0, that a task loses each time it begins to overlap with a task of the other
+  /// resource, whatever their sizes: kernels that wait for each other to be scheduled (MoNTA's section Discussions).
   EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> stall_s{};
 
   bool none() const { return *this == Contention{}; }
   bool operator==(const Contention&) const = default;
 };
 
-/// An ordered pair of resources and its factor. A profile names them SLOWED_by_BY, and SLOWED_by_BY_stall_s.
+/// An ordered pair of resources and its factor. A profile names them SLOWED_by_BY and SLOWED_by_BY_stall_s.
 struct ContentionPair {
   Resource slowed, by;
   double Contention::*factor;
@@ -51,18 +51,18 @@ struct ContentionPair {
     return contention.stall_s[slowed][by];
   }
 };
-/// Returns all pairs, over which every reader and writer of contention goes.
+/// Returns all pairs; every reader and writer of contention iterates over them.
 std::span<const ContentionPair> contention_pairs();
 
 using Range = std::array<double, 2>;
 using Points = std::vector<std::array<double, 2>>;  // (size, seconds), ascending
 
-/// What a fit found of its row, beside r^2 and the median held-out error. A row written by hand has none of it.
+/// A fit's verdict on its row, beside r^2 and the median held-out error. A row written by hand has none.
 struct RowVerdict {
   std::optional<double> held_out_worst;
   Points set_aside;                 // samples that the row is not fitted to
-  std::optional<std::string> weak;  // why what the row prices is to be doubted
-  std::string origin = {};          // where the row is from, such as "from h100-8"; empty: the profile's own source
+  std::optional<std::string> weak;  // why prices from this row are doubtful
+  std::string origin = {};          // origin of the row, such as "from h100-8"; empty: the profile's own source
   bool operator==(const RowVerdict&) const = default;
 };
 
@@ -70,7 +70,7 @@ struct RowVerdict {
 struct CommRow {
   Op op = Op::none;
   Network network = Network::inter;
-  int ranks = 0;  // of the group, not of the cluster
+  int ranks = 0;  // size of the group, not of the cluster
   double alpha_s = 0;
   double beta_s_per_byte = 0;
   std::string algorithm = "direct";
@@ -78,9 +78,9 @@ struct CommRow {
   std::optional<Range> range_bytes = {};
   Points points = {};  // measured curve, used instead of alpha and beta (price_curve.h)
   RowVerdict verdict = {};
-  int node_limit = 0;  // of an AlltoAll that sends a row once a node: tokens reached so many at most; 0: not known
-  /// Rows sent a copy where it was measured, of an AlltoAll that sends a row once a node, inside a node once a rank:
-  /// places reached over k. 0: a row for each copy, or not known.
+  int node_limit = 0;  // of an AlltoAll that sends a row once per node: most nodes that tokens reached; 0: unknown
+  /// Rows sent per copy when the row was measured: of an AlltoAll that sends a row once per node or, inside a node,
+  /// once per rank, the number of places reached over k. 0: a row for each copy, or unknown.
   double sent_share = 0;
 };
 
@@ -98,8 +98,8 @@ struct ComputeRow {
   RowVerdict verdict = {};
 };
 
-/// A row of [[module]]: a profiled sub-module, used instead of gemm where present (FSMoE section 3.2). beta
-/// applies to the FLOPs or bytes of its own phase (modules.h); the other one is 0.
+/// A row of [[module]]: a profiled sub-module, used instead of gemm if present (FSMoE section 3.2). beta applies to the
+/// FLOPs or bytes of the row's own phase (modules.h); the other one is 0.
 struct ModuleRow {
   std::string name;  // modules.h
   Phase phase = Phase::forward;
@@ -108,19 +108,19 @@ struct ModuleRow {
   double beta_s_per_flop = 0;
   double beta_s_per_byte = 0;
   std::optional<double> r_squared = {}, held_out_error = {};
-  std::optional<Range> range = {};  // of its FLOPs or bytes
+  std::optional<Range> range = {};  // range of its FLOPs or bytes
   RowVerdict verdict = {};
   double beta() const { return beta_s_per_flop + beta_s_per_byte; }
 };
 
-/// A row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of
-/// module and gemm where present. It takes s_per . terms (terms.h).
+/// A row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute; used instead of module
+/// and gemm if present. It takes s_per . terms seconds (terms.h).
 struct TaskRow {
   std::string name;  // task_row_name
   Phase phase = Phase::forward;
   DType dtype = DType::float32;
   TermValues s_per{};
-  TermValues least{}, most{};  // of the terms that were measured
+  TermValues least{}, most{};  // ranges of the measured terms
   std::optional<double> r_squared = {}, held_out_error = {};
   RowVerdict verdict = {};
 };
@@ -132,24 +132,24 @@ struct AttentionRate {
   Points flops_per_s;  // (tokens, FLOP/s), ascending
 };
 
-/// A model of the hardware, [gpu]: prices computations in 16 bits of which no row was measured (gpu_prices.h).
+/// A model of the hardware, [gpu], which prices 16-bit computations without a measured row (gpu_prices.h).
 struct GpuModel {
   std::string name;
   int multiprocessors = 1;
   double tensor_flops_per_s = 0;  // peak of 16-bit matrix products
-  double memory_bytes_per_s = 0;  // peak
-  double memory_share = 1;        // of that peak, as measured
-  double gemm_share = 1;          // of the peak of matrix products, likewise
-  double gemm_tile_s = 0;         // seconds of a tile beside its products
-  double grouped_share = 1;       // as gemm_share and gemm_tile_s, of experts
+  double memory_bytes_per_s = 0;  // peak of the memory
+  double memory_share = 1;        // measured share of memory_bytes_per_s
+  double gemm_share = 1;          // measured share of tensor_flops_per_s
+  double gemm_tile_s = 0;         // seconds per tile in addition to its products
+  double grouped_share = 1;       // for experts, as gemm_share and gemm_tile_s
   double grouped_tile_s = 0;
   std::string origin = {};                    // as RowVerdict::origin
-  std::vector<AttentionRate> attention = {};  // none: as GEMMs
+  std::vector<AttentionRate> attention = {};  // none: priced as GEMMs
 };
 
-/// A row of [[unusable]]: a row that was measured and could not be fitted. What needs it has no price.
+/// A row of [[unusable]]: a row that was measured but could not be fitted. Tasks that need it have no price.
 struct UnusableRow {
-  std::string row;  // its row_name
+  std::string row;  // row_name of the row
   std::string reason;
   bool operator==(const UnusableRow&) const = default;
 };
@@ -164,9 +164,9 @@ std::string row_name(const TaskRow& row);
 struct Profile {
   std::string name;
   std::string source;
-  std::string file;  // where it was read from, for messages
+  std::string file;  // the file that it was read from, for messages
   int nodes = 1, ranks_per_node = 1;
-  std::optional<double> memory_bytes;  // of one rank; empty: unknown
+  std::optional<double> memory_bytes;  // memory of one rank; empty: unknown
   std::vector<CommRow> comm;
   std::vector<ComputeRow> compute;
   std::vector<ModuleRow> modules;
@@ -176,21 +176,21 @@ struct Profile {
   double task_overhead_s = 0;
   Contention contention;
 
-  /// Returns the model of the hardware that prices layers of this type; null: none does.
+  /// Returns the model of the hardware that prices layers of this type; null if there is none.
   const GpuModel* gpu_of(DType dtype) const { return gpu && bytes_of(dtype) == 2 ? &*gpu : nullptr; }
 };
 
-/// Adds the rows of computations, [gpu] and the memory of a rank that `profile` lacks, as `other` has them, and sets
-/// their origin. A measurement comes before a model: [gpu] is not taken if a GEMM or expert in 16 bits was measured.
-/// Returns the names of what was added.
+/// Adds from `other` the rows of computations, [gpu] and the memory of a rank that `profile` lacks, and sets their
+/// origin. Measurements take precedence over a model: [gpu] is not added if a GEMM or expert in 16 bits was measured.
+/// Returns the names of the additions.
 std::vector<std::string> take_computations(Profile& profile, const Profile& other);
-/// Returns what is of another origin than the profile's source, "gemm bfloat16, copy and [gpu] from h100-8"; empty:
-/// nothing.
+/// Returns the parts whose origin is not the profile's source, "gemm bfloat16, copy and [gpu] from h100-8"; empty if
+/// there are none.
 std::string text_of_origins(const Profile& profile);
 
 /// The largest cluster that a profile's file may describe.
 inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // ranks stay an int
-/// Returns whether the text is one line without "/", since files are named by it.
+/// Returns whether the text is one line without "/", because file names are made from it.
 bool is_profile_name(std::string_view text);
 inline constexpr std::string_view kProfileName = "one line of text without /";
 /// Returns the most ranks that a group on this network can have.
@@ -200,36 +200,36 @@ inline int most_ranks(const Profile& profile, Network network) {
 
 /// Reads a profile's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Profile read_profile(const std::string& path);
-/// Writes TOML that read_profile reads back to the same values (17 digits), but for bytes of `source` that are no
-/// UTF-8: '?'.
+/// Writes TOML that read_profile reads back to the same values (17 digits), except that bytes of `source` that are not
+/// UTF-8 become '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
-/// Reads the profile of that name (configs/clusters/NAME.toml), or of that path, or composes it (composed_profile.h).
-/// Throws BadInput listing the known names, and those that the caller takes besides.
+/// Reads the profile of that name (configs/clusters/NAME.toml) or path, or composes it (composed_profile.h). Throws
+/// BadInput listing the known names and the other values that the caller accepts, `besides`.
 Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides = {});
 
-// Reads what tables of prices have in common, be they a profile's own or assumed: what a row is of, alpha and beta.
+// Reads the fields that all tables of prices share, in a profile or assumed: the key of a row, alpha and beta.
 
-/// Returns what a collective's row may have been measured with: "direct", or a dispatcher that is more than that.
+/// Returns the algorithms with which a collective's row may be measured: "direct", and dispatchers that differ from it.
 std::vector<std::string_view> algorithms();
 
-/// Limit prices to what any machine may take and sums of them can hold: seconds, and seconds a byte or FLOP.
+/// Limits of prices that any machine is within and whose sums don't overflow: seconds, and seconds per byte or FLOP.
 inline constexpr Limits kSeconds{.least = 0, .most = 1e12};
 inline constexpr Limits kSecondsPerUnit{.most = 1e6, .above = 0};
 
-/// These read the row that a table is. `most_ranks`: of a group on that network. They throw BadInput as TableReader
-/// does.
+/// These read a row from its table. `most_ranks`: the most ranks of a group on a network. They throw BadInput as
+/// TableReader does.
 CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks);
 ComputeRow compute_row_from(const TableReader& table);
 ModuleRow module_row_from(const TableReader& table);
 
-/// Reads a whole profile, as read_profile does of a file.
+/// Reads a whole profile from a parsed file, as read_profile does from a path.
 Profile profile_of(const ConfigFile& file);
 
-// Prices for plans of which no time is asked, such as those that are to be verified: they need no cluster's.
+// Prices for plans whose times do not matter, such as plans to be verified, which need no measured cluster.
 
-/// Returns a profile that prices every task that any schedule may have of this case: all networks cost alike, experts
-/// take as long as a dispatch, alpha is an eighth of that, so that cutting into a few chunks pays.
+/// Returns a profile that prices every task of any schedule for this case: all networks cost the same, experts take as
+/// long as a dispatch, and alpha is an eighth of that, so that cutting into a few chunks is worthwhile.
 Profile nominal_profile(const LayerCase& shape);
 
 }  // namespace moe

@@ -136,7 +136,7 @@ const ModuleRow* RowFinder::own_module_row(TaskKind kind, Phase phase) const {
 
 namespace {
 
-constexpr double kRangeMargin = 0.8;  // a term so far below the least measured, or above the most, is said
+constexpr double kRangeMargin = 0.8;  // factor below the least or above the most measured term from which it is noted
 
 }  // namespace
 
@@ -174,7 +174,7 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
 double sent_share(Network network, const LayerCase& shape) {
   if (shape.layer.experts == 0) return 1;
   const int64_t ranks = shape.parallel.ep, limit = shape.layer.node_limit;
-  const bool limited = limit > 0 && expert_nodes(shape.parallel) == 1;  // whose groups of experts are ranks
+  const bool limited = limit > 0 && expert_nodes(shape.parallel) == 1;  // limits ranks inside the node, not nodes
   const double reached =
       network == Network::inter
           ? nodes_reached(shape)
@@ -189,19 +189,19 @@ std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape
   if (measured == 0 && row.sent_share == 0 && limited)
     return PriceNote{PriceNote::Kind::node_limit, row_name(row),
                      fmt::format(" is not known to send rows once a node, so {} is not in its price", limit)};
-  const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // that a token reaches
+  const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // nodes that a token can reach
   if (row.sent_share > 0 || measured == 0 || measured >= most) return std::nullopt;
   return PriceNote{PriceNote::Kind::node_limit, row_name(row),
                    fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
                                measured, nodes_reached(shape), nodes)};
 }
 
-// Every derived price is a weighted sum of rows at one volume. So a rule needs no sizes, and what it makes of measured
-// curves is a curve.
+// Every derived price is a weighted sum of rows at the same volume. So a rule does not depend on sizes, and applies to
+// measured curves as to lines.
 namespace {
 
 struct Derivation {
-  std::vector<std::pair<const CommRow*, double>> rows;  // and how often each is taken
+  std::vector<std::pair<const CommRow*, double>> rows;  // with the factor of each
   std::vector<PriceNote> notes;
 };
 
@@ -210,24 +210,24 @@ struct Collective {
   GroupKind kind = GroupKind::none;
 };
 
-// A send has two ranks, however many its group has.
+// A send involves two ranks, whatever the size of its group.
 Group group_of(const Groups& groups, const Collective& collective) {
   Group group = groups[collective.kind];
   if (collective.op == Op::sendrecv) group.size = 2;
   return group;
 }
 
-// A layer asks for an AlltoAll over EP and ESP; its row has a name of its own.
+// A layer's AlltoAll over EP and ESP has a row with a name of its own.
 Collective named(Op op, GroupKind kind) { return {kind == GroupKind::ep_esp ? Op::a2a_ep_esp : op, kind}; }
 
-// Returns what an AlltoAll over EP and ESP is priced as: that over EP if EP is on the network that both are on (it has
-// several ranks, and ESP reaches no farther), else that over both.
+// Returns the collective that prices an AlltoAll over EP and ESP: the one over EP if EP is on the network of both
+// together (then EP has several ranks, and ESP reaches no farther), else the one over both.
 Collective plain_exchange(const Groups& groups) {
   const Group &ep = groups[GroupKind::ep], &both = groups[GroupKind::ep_esp];
   return {Op::alltoall, ep.network == both.network ? GroupKind::ep : GroupKind::ep_esp};
 }
 
-// Finds rows and rules; `borrows`: also rows of the nearest group size.
+// Finds rows and rules; `borrows`: may also use rows of the nearest group size.
 class Derivations {
  public:
   Derivations(const RowFinder& find, const Groups& groups, bool borrows)
@@ -295,7 +295,7 @@ class Derivations {
     }
   }
 
-  // `priced` is derived as `rule`.
+  // Returns `derivation` times `factor`, with the note that `priced` is derived by `rule`.
   static std::optional<Derivation> times(double factor, std::optional<Derivation> derivation, std::string priced,
                                          const std::string& rule) {
     if (!derivation) return std::nullopt;

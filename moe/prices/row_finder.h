@@ -1,5 +1,5 @@
 #pragma once
-// Finds the rows of a profile that price one layer's work.
+// Finds the rows of a profile that price the work of one layer.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,24 +11,24 @@
 
 namespace moe {
 
-/// Returns ": measured, but ..." of a row that was measured to no avail; empty: it wasn't measured.
+/// Returns ": measured, but ..." if the row was measured but is unusable; empty if it was not measured.
 std::string why_unusable(const Profile& profile, const std::string& row);
-/// Returns what a reader must know of a size outside of those that a row was fitted to.
+/// Returns the note on a size outside the range that a row was fitted to; none if it is inside.
 std::optional<PriceNote> range_note(const CommRow& row, double bytes);
 std::optional<PriceNote> range_note(const ModuleRow& row, double size);
-/// Returns what a reader must know of a task's terms outside of those that a row was fitted to.
+/// Returns the notes on a task's terms outside the ranges that a row was fitted to.
 PriceNotes range_notes(const TaskRow& row, const TermValues& task);
 
-/// Returns what a reader must know of an AlltoAll's row that prices this layer. A copy for each chosen expert costs the
-/// same whatever nodes these lie on: a layer's node_limit changes nothing there. A row that was measured with rows sent
-/// once a node has the time of tokens that reach its own node_limit at most: a layer whose tokens reach more takes
-/// longer, by how much no row says, unless it has a sent_share.
+/// Returns the note on an AlltoAll's row that prices this layer. If every chosen expert gets its own copy, the cost
+/// does not depend on the experts' nodes, and a node_limit changes nothing. A row measured with rows sent once per node
+/// is for tokens that reach at most its own node_limit nodes: a layer whose tokens reach more takes longer, by an
+/// amount that only a sent_share tells.
 std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape);
 
-/// Returns rows sent a copy by an AlltoAll that sends a row once a node, inside a node once a rank.
+/// Returns the rows sent per copy by an AlltoAll that sends a row once per node or, inside a node, once per rank.
 double sent_share(Network network, const LayerCase& shape);
 
-/// The error where no row of the profile prices what a case needs.
+/// The error if no row of the profile prices the work of a case.
 class Unpriced : public Unsupported {
  public:
   Unpriced(const std::string& profile, std::string reason)
@@ -36,14 +36,14 @@ class Unpriced : public Unsupported {
 };
 
 struct PricingOptions {
-  bool nearest = false;           // borrow the row of the nearest group size where none fits, and mark the result
-  std::string_view borrows = {};  // what a user asks for that with, as messages name it
-  bool scaled = false;            // GEMMs of a type without a row are another type's, by the width of elements
-  std::string_view lends = {};    // what a user does about a profile without GEMMs, as messages say it
+  bool nearest = false;           // borrow the row of the nearest group size if none fits, and note it
+  std::string_view borrows = {};  // how a user turns that on, for messages
+  bool scaled = false;            // scale the GEMMs of another type, by the width of elements, if a type has no row
+  std::string_view lends = {};    // what to do about a profile without GEMMs, for messages
 };
 
-/// Looks rows up for one case, and keeps notes of what a reader must know of them: borrowed, weak, outside their range,
-/// missing. The profile must outlive it.
+/// Looks up rows for one case and collects notes on them: borrowed, weak, outside their range, missing. The profile
+/// must outlive it.
 class RowFinder {
  public:
   RowFinder(const Profile& profile, const LayerCase& shape, PricingOptions options)
@@ -55,26 +55,26 @@ class RowFinder {
   const PriceNotes& notes() const { return notes_; }
   void note(PriceNote note) const { notes_.insert(std::move(note)); }
 
-  /// Returns the row of that op over a group of that size, by the case's algorithm; null: there is none.
+  /// Returns the row of that op over a group of that size, by the case's algorithm; null if there is none.
   const CommRow* comm_row(Op op, const Group& group) const;
-  /// Returns the direct row whose group size is nearest by ratio; of two as near, the larger group's.
+  /// Returns the direct row whose group size is nearest by ratio; of two equally near rows, the larger group's.
   const CommRow* nearest_row(Op op, const Group& group) const;
-  /// Returns the note on a task that is priced by that row of another group size.
+  /// Returns the note on a task that is priced by this row of another group size.
   PriceNote borrowed_note(Op op, const Group& group, const CommRow& row) const;
   /// Throws Unpriced, naming op, group size, network and the nearest row.
   [[noreturn]] void refuse(Op op, const Group& group) const;
-  /// Returns the row's curve, and notes if `bytes` are outside what was measured.
+  /// Returns the row's curve, and adds a note if `bytes` is outside the measured range.
   PriceCurve curve_of(const CommRow& row, double bytes) const;
-  /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced where neither may be.
+  /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced if neither is available.
   ComputeRow gemm_row() const;
-  const ComputeRow* expert_row() const;  // null: experts are GEMMs
-  const ComputeRow* copy_row() const;    // null: there is none
+  const ComputeRow* expert_row() const;  // null: experts are priced as GEMMs
+  const ComputeRow* copy_row() const;    // null: no such row
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
-  /// Returns the task's own row, or that of the part that does nearly the same.
+  /// Returns the task's own row, or that of the module that does nearly the same.
   const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;
   const TaskRow* task_row(TaskKind kind, Phase phase) const;
 
-  /// Notes that a row is used, if it is weak or of another origin than the profile's other rows.
+  /// Adds a note on a used row if it is weak or of another origin than the profile's other rows.
   template <class Row>
   const Row& used(const Row& row) const {
     if (!row.verdict.origin.empty()) note({PriceNote::Kind::origin, row.verdict.origin, row_name(row)});
@@ -94,9 +94,9 @@ class RowFinder {
 
 // The price of a collective: by its own row, or derived from the rows of other collectives or groups.
 
-/// Returns the curve of a layer's or step's collective over its group of that kind, with notes on how it was derived or
-/// borrowed, and on rows that were not measured at `bytes`. Nothing is sent over a group of one rank. Empty: neither a
-/// row nor a rule (docs/formats.md, "Derived prices") prices it.
+/// Returns the curve of a layer's or step's collective over its group of that kind, and adds notes if it was derived or
+/// borrowed, or if `bytes` is outside a row's measured range. A group of one rank sends nothing. None if neither a row
+/// nor a rule (docs/formats.md, "Derived prices") prices it.
 std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& groups, Op op, GroupKind kind,
                                            double bytes);
 

@@ -13,7 +13,7 @@ constexpr EnumArray<Term, std::string_view, kTerms> kNames{"call",     "flop",  
 
 double& at(TermValues& values, Term term) { return values[term]; }
 
-// Adds an expert's terms by its FLOPs, which know how many copies of its rows a flow has. `hidden`: of a rank's shard.
+// Adds an expert's terms by its FLOPs, which include the copies of rows in a flow. `hidden`: width of a rank's shard.
 void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
   const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
   const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
@@ -21,7 +21,7 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
   at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
 }
 
-// The half that makes gradients of weights reads no scores.
+// attention_dw, the half for the gradients of weights, reads no scores.
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
   const HeadColumns columns = most_columns(c);
   if (kind != TaskKind::attention_dw)  // the scores that windows leave, of each head once
@@ -32,7 +32,7 @@ void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
       static_cast<double>((attention_parameters(c) + latent_parameters(c.layer)) * bytes_of(c.layer.dtype));
 }
 
-// Adds a gate's terms, with a score a token and expert.
+// Adds a gate's terms, with one score per token and expert.
 void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
   const double passes = phase == Phase::backward ? 2 : 1;
   const double scores = work.flops / (kFlopsPerMac * passes * static_cast<double>(c.layer.model_dim));

@@ -1,6 +1,6 @@
 #pragma once
-// Counts what the time of a computation inside a layer grows with. A [[task]] row has seconds for each: FSMoE's alpha +
-// n beta (section 4.1), with a beta for every n that matters, so that one row holds for layers of other shapes too.
+// The quantities with which the time of a computation in a layer grows. A [[task]] row has seconds for each: FSMoE's
+// alpha + n beta (section 4.1), with a beta for every n that matters, so that a row holds for other shapes too.
 #include <span>
 #include <string>
 
@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Names what is counted: a task; a GEMM's FLOP; a pair of query and key of one head; a byte of rows of M, of rows of
+/// A counted quantity: a task; a FLOP of a GEMM; a pair of query and key of one head; a byte of rows of M, of rows of
 /// H, of weights.
 enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byte };
 inline constexpr size_t kTerms = 6;
@@ -20,22 +20,22 @@ double dot(const TermValues& a, const TermValues& b);
 
 /// The terms of one kind of task in one phase, on a rank.
 struct TaskTerms {
-  TermValues once{};     // of every task, however few rows it has
-  TermValues of_rows{};  // of all rows together; of a dense task, all else
-  /// Returns the terms of a task that has this share of the rows.
+  TermValues once{};     // per task, however few rows it has
+  TermValues of_rows{};  // over all rows; for a dense task, all other terms
+  /// Returns the terms of a task that has the share `share` of the rows.
   TermValues of_share(double share) const;
 };
 
-/// Returns whether tasks of this kind compute, and have terms.
+/// Returns whether tasks of this kind compute, and so have terms.
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
-/// Returns the terms of a model's end (computes_end()), by its work: rows that are looked up, FLOPs of the projection.
-/// One model has one size of each, so that no call stands beside them.
+/// Returns the terms of a model's end (computes_end()) by its work: rows that are looked up, FLOPs of the projection.
+/// One model has only one size of each, so they include no call.
 TermValues end_terms(TaskKind kind, const LayerCase& shape, const Work& work);
-/// Returns the terms of a task that touches weights: an optimizer's, of which a model has several sizes; squares.
+/// Returns the terms of a task that reads weights or gradients: an optimizer's, of several sizes in a model; squares.
 TermValues touching_terms(TaskKind kind, double bytes);
 
-/// Names what a layer runs as this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "copy".
+/// Returns a layer's name for this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "copy".
 std::string task_row_name(TaskKind kind, const LayerCase& shape);
 
 }  // namespace moe

@@ -1,6 +1,6 @@
 #pragma once
-// Reads the clocks of GPUs again and again while a run lasts: before and after it they say little of what held them
-// meanwhile.
+// Reads the clocks of GPUs repeatedly during a run, because readings before and after it say little about what limited
+// the clocks in between.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace moe {
 
-// NVIDIA's management library (NVML), found at run time: its functions as a table, which a test can fill itself.
+// NVIDIA's management library (NVML), loaded at run time: its functions as a table, which a test can fill itself.
 //
-// This is declared from its reference ("NVML API Reference Guide", docs.nvidia.com/deploy/nvml-api), as far as it is
-// used: every function returns 0 for success; a device is an opaque pointer.
+// These declarations follow its reference ("NVML API Reference Guide", docs.nvidia.com/deploy/nvml-api) and cover only
+// what is used: every function returns 0 for success; a device is an opaque pointer.
 
 using NvmlDevice = void*;
 
@@ -25,13 +25,13 @@ constexpr int kNvmlSmClock = 1;          // NVML_CLOCK_SM
 constexpr int kNvmlMemoryClock = 2;      // NVML_CLOCK_MEM
 constexpr int kNvmlGpuTemperature = 0;   // NVML_TEMPERATURE_GPU
 constexpr unsigned kNvmlMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
-constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; of the driver's version fewer
+constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; the driver's version needs fewer
 
-/// Bits of what holds a clock down (nvmlClocksThrottleReasons, now called event reasons).
+/// Bits for the reasons that hold a clock down (nvmlClocksThrottleReasons, now called event reasons).
 constexpr unsigned long long kNvmlIdle = 0x1, kNvmlSetClocks = 0x2, kNvmlPowerCap = 0x4, kNvmlSlowdown = 0x8,
                              kNvmlSyncBoost = 0x10, kNvmlHeat = 0x20, kNvmlHardwareHeat = 0x40, kNvmlPowerBrake = 0x80;
 
-/// The library's functions. One may be null: an older library lacks it.
+/// The library's functions. A function that an older library lacks is null.
 struct Nvml {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -47,7 +47,7 @@ struct Nvml {
   int (*ecc)(NvmlDevice, int* now, int* after_reset) = nullptr;
   int (*power_limit)(NvmlDevice, unsigned* milliwatt) = nullptr;
   int (*default_power_limit)(NvmlDevice, unsigned* milliwatt) = nullptr;
-  int (*processes)(NvmlDevice, unsigned* count, void* infos) = nullptr;  // without room for infos: their number
+  int (*processes)(NvmlDevice, unsigned* count, void* infos) = nullptr;  // sets `count` if `infos` is too small
   int (*pcie_generation)(NvmlDevice, unsigned*) = nullptr;
   int (*most_pcie_generation)(NvmlDevice, unsigned*) = nullptr;
   int (*pcie_width)(NvmlDevice, unsigned*) = nullptr;
@@ -56,7 +56,7 @@ struct Nvml {
   int (*temperature)(NvmlDevice, int sensor, unsigned* celsius) = nullptr;
 };
 
-/// Returns what a function of the library says; none where it is missing or fails.
+/// Returns the value that a function of the library sets; none if it is missing or fails.
 template <class Value>
 std::optional<Value> nvml_says(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
   Value value{};
@@ -68,16 +68,16 @@ std::optional<Value> nvml_says(int (*function)(NvmlDevice, Kind, Value*), NvmlDe
   return function != nullptr && function(gpu, kind, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
 }
 
-/// Begins to use a library; returns false where there is none or it can't be used.
+/// Initialises the library; returns false if `nvml` is null or the library can't be used.
 inline bool nvml_begins(const Nvml* nvml) {
   return nvml != nullptr && nvml->init != nullptr && nvml->count != nullptr && nvml->handle != nullptr &&
          nvml->init() == kNvmlOk;
 }
-/// Ends what nvml_begins() began.
+/// Shuts down the library after nvml_begins().
 inline void nvml_ends(const Nvml& nvml) {
   if (nvml.shutdown != nullptr) nvml.shutdown();
 }
-/// Calls body(device) for each GPU that the library can name.
+/// Calls body(device) for each GPU that the library reports.
 template <class Body>
 void for_each_gpu(const Nvml& nvml, Body body) {
   unsigned count = 0;
@@ -86,17 +86,17 @@ void for_each_gpu(const Nvml& nvml, Body body) {
     if (NvmlDevice gpu = nullptr; nvml.handle(i, &gpu) == kNvmlOk) body(gpu);
 }
 
-/// Opens libnvidia-ml.so.1 and finds its functions; null where it is not there. It is closed with the table.
+/// Opens libnvidia-ml.so.1 and finds its functions; null if it is missing. It is closed when the table is destroyed.
 std::shared_ptr<const Nvml> open_nvml();
 
 class GpuWatch {
  public:
   using Interval = std::chrono::milliseconds;
-  /// Begins to read, on a thread of its own; nothing where `nvml` is null or can't be used.
+  /// Starts to read, on a thread of its own; reads nothing if `nvml` is null or can't be used.
   explicit GpuWatch(std::shared_ptr<const Nvml> nvml, Interval every = Interval(200));
 
-  /// Returns of all readings so far in which a GPU was not idle gpu_readings (how many), gpu_sm_mhz_least,
-  /// gpu_sm_mhz_median and gpu_held_share (of them those in which something held its clock down). Nothing of none.
+  /// Returns, over all readings so far in which a GPU was not idle, gpu_readings (their number), gpu_sm_mhz_least,
+  /// gpu_sm_mhz_median and gpu_held_share (the share in which its clock was held down); empty if there are none.
   Fields seen() const;
 
  private:
@@ -106,18 +106,18 @@ class GpuWatch {
   mutable std::mutex mutex_;
   std::vector<unsigned> sm_mhz_;
   int64_t held_ = 0;
-  std::jthread thread_;  // the last: it ends before the rest
+  std::jthread thread_;  // declared last, so that it ends before the other members
 };
 
-// Reads what changes about GPUs while a run lasts.
+// Reads the state of GPUs that changes during a run.
 
-/// Returns of all GPUs that NVML knows, in its order, gpu_driver, gpu_sm_mhz, gpu_memory_mhz, gpu_celsius and gpu_held:
-/// what holds their clocks down ("none", or some of idle, set, power, slowdown, sync, heat, hardware heat, power
-/// brake). Several GPUs that differ stand behind each other ("1980, 345"). Returns nothing where `nvml` is null or
-/// can't be used; what it does not tell is left out.
+/// Returns, for all GPUs that NVML reports, in its order, gpu_driver, gpu_sm_mhz, gpu_memory_mhz, gpu_celsius and
+/// gpu_held: the reasons that hold their clocks down ("none", or some of idle, set, power, slowdown, sync, heat,
+/// hardware heat, power brake). If GPUs differ, the value lists all of them ("1980, 345"). Returns nothing if `nvml` is
+/// null or can't be used; values that NVML does not report are left out.
 Fields gpu_state(const Nvml* nvml);
 
-/// Returns whether this process has loaded CUDA's driver, as whoever asked for GPUs has.
+/// Returns whether this process has loaded CUDA's driver, which every use of GPUs does.
 bool uses_cuda();
 
 }  // namespace moe

@@ -23,9 +23,9 @@
 namespace moe {
 namespace {
 
-constexpr size_t kFirstCore = 4096;  // bytes of /proc/cpuinfo that hold it
+constexpr size_t kFirstCore = 4096;  // bytes of /proc/cpuinfo that contain the first core
 
-/// Returns the processor's name; Arm's kernels number what others name.
+/// Returns the processor's name; Arm kernels report numbers instead of names.
 std::string cpu_name(const std::string& info) {
   if (const auto name = value_of_key(info, "model name")) return *name;
   const auto maker = value_of_key(info, "CPU implementer"), part = value_of_key(info, "CPU part");
@@ -38,7 +38,7 @@ int64_t numa_nodes(const SystemFiles& files) {
   });
 }
 
-/// Returns "7 x NVIDIA H200, NVIDIA A100": what is there, and how often.
+/// Returns names with their counts: "7 x NVIDIA H200, NVIDIA A100".
 std::string counted(const std::map<std::string, int>& names) {
   std::string text;
   for (const auto& [name, count] : names)
@@ -46,7 +46,7 @@ std::string counted(const std::map<std::string, int>& names) {
   return text;
 }
 
-/// Counts GPUs by name, from what the driver tells without its library.
+/// Counts GPUs by name, from the driver's files and without its library.
 std::map<std::string, int> gpus(const SystemFiles& files) {
   const std::string folder = "/proc/driver/nvidia/gpus";
   std::map<std::string, int> found;
@@ -164,7 +164,7 @@ std::string compiler() {
 #endif
 }
 
-// Reads "NAME=VERSION,.." of the build; a library that it was built without has no version.
+// Reads "NAME=VERSION,.." of the build; a library that the build lacks has no version.
 Fields libraries() {
   Fields out;
   std::istringstream list(MOETUNE_LIBRARIES);
@@ -174,7 +174,7 @@ Fields libraries() {
   return out;
 }
 
-/// Returns the linker's digest of all that was linked, which no two programs share.
+/// Returns the linker's digest of the program, which differs between any two programs.
 std::string build_id() {
   std::string id;
   const auto note = [](dl_phdr_info* object, size_t, void* out) {
@@ -194,13 +194,13 @@ std::string build_id() {
         at = bytes + align(header->n_descsz);
       }
     }
-    return 1;  // the program is the first, and libraries have notes of their own
+    return 1;  // stop at the program, which comes first, because libraries have notes of their own
   };
   ::dl_iterate_phdr(note, &id);
   return id;
 }
 
-/// Returns a text that is never the same twice. It stands for the contents of a pipe, which are gone once read.
+/// Returns a unique text that replaces the contents of a pipe, which can't be read again.
 std::string read_once() {
   struct timespec now {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -209,10 +209,10 @@ std::string read_once() {
 
 std::string digest_of(const RunHeader& run, const Question& question) {
   std::string all;
-  const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };  // as what it is
+  const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };  // with its size
   const auto add_fields = [&](const Fields& fields) {
     for (const auto& [name, value] : fields) {
-      if (name == "CI") continue;  // who asks, not what
+      if (name == "CI") continue;  // tells who runs the command
       add(name);
       add(scalar_text(value));
     }

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// Ranges of four passes each lie apart in one order by chance once in 70 times, of three once in 20.
+// Ranges of four passes each are disjoint, in a given order, by chance once in 70 times; of three, once in 20.
 constexpr size_t kFewestPasses = 4;
 
 }  // namespace

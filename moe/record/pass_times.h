@@ -1,5 +1,5 @@
 #pragma once
-// Reads what the samples of a timed case say of its passes.
+// Reads the times of passes from the samples of a timed case.
 #include <optional>
 #include <vector>
 
@@ -8,14 +8,14 @@
 
 namespace moe {
 
-/// Returns each pass's seconds, of its slowest rank; empty: the record has no samples of totals.
+/// Returns the seconds of each pass on its slowest rank; empty if the record has no samples of total_s.
 std::vector<double> passes_s(const CaseRecord& record);
-/// Returns where the run's median lies: median_interval() of its passes, or where they are too few for one the range
-/// from the shortest to the longest. Returns none below four passes, whose ranges often lie apart by chance.
+/// Returns an interval that likely contains the run's median: median_interval() of its passes or, if they are too few,
+/// the range from the shortest to the longest. None below four passes, whose ranges are often disjoint by chance.
 std::optional<Interval> likely_s(const CaseRecord& record);
 
-/// Returns "3.1 % (0.4 %)": the most minus the least of samples over their median, and in brackets how far the median
-/// may be off, where an interval of it is known.
+/// Returns "3.1 % (0.4 %)": the range of the samples over their median and, in brackets, by how much of it the median
+/// may be off; without brackets if `within` is none.
 std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within);
 
 /// Returns samples of one rank, of which `values` has one an iteration.

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the file as it stands: a writer that goes on appends to it.
+// Reads the current text of the file; a writer that resumes appends to it.
 std::string text_of(const std::string& path) {
   std::error_code ignored;
   std::ifstream in;
@@ -33,12 +33,12 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Goes through a text line by line: lines are not kept, since a text of line ends alone has more than fit in memory.
+/// Iterates over the lines of a text without storing them, because a text with only line ends has too many for memory.
 class Lines {
  public:
   Lines(std::string_view text, const std::string& path) : text_(text), path_(&path) {}
 
-  /// Goes to the next line, the first at first. Returns false behind the last.
+  /// Moves to the next line, the first time to the first line. Returns false after the last line.
   bool next() {
     if (behind_ >= text_.size()) return false;
     const size_t end = std::min(text_.find('\n', behind_), text_.size());
@@ -56,14 +56,14 @@ class Lines {
   size_t behind_ = 0, number_ = 0;
 };
 
-/// Returns whether a killed writer of ours may have left this: it starts as every line of ours does.
+/// Returns whether a killed writer of ours may have left this line: it starts like our lines.
 bool may_be_torn(std::string_view text) {
   constexpr std::string_view kStart = "{\"kind\":\"";
   const size_t size = std::min(text.size(), kStart.size());
   return text.substr(0, size) == kStart.substr(0, size) && !is_complete_json(text);
 }
 
-/// Puts the lines together to runs.
+/// Assembles lines into runs.
 class Assembler {
  public:
   void add(std::string_view line, const std::string& where) {
@@ -98,7 +98,7 @@ class Assembler {
   }
 
   std::vector<Run> runs_;
-  std::map<std::string, size_t> places_;  // of the last run's keys
+  std::map<std::string, size_t> places_;  // by key of the last run, the place of its case
 };
 
 constexpr std::string_view kRunStart = R"({"kind":"run")", kEndStart = R"({"kind":"end")";
@@ -107,9 +107,9 @@ bool begins_anew(std::string_view text) {
   return text.starts_with(kRunStart) || text.starts_with(R"({"kind":"resume")");
 }
 
-/// Reads the line that `lines` is at, and those behind it.
+/// Reads the line at which `lines` is and all lines after it.
 std::vector<Run> runs_from(Lines lines, Assembler runs = {}) {
-  bool torn = false;  // whether lines may be torn, which they are if a run begins, or the text ends, now
+  bool torn = false;  // lines since first_torn look torn; they are if a run begins or the text ends next
   Lines first_torn = lines;
   do {
     if (begins_anew(lines.line())) torn = false;
@@ -164,7 +164,7 @@ std::optional<Run> read_open_run(const std::string& path) {
     last = lines;
   } while (lines.next());
   Assembler runs;
-  // Throws where the file is not ours.
+  // Throws if the file is not a records file.
   if (start.where() != first.where() && !may_be_torn(first.line())) Assembler().add(first.line(), first.where());
   if (last.where() != start.where() && whole(last, kEndStart)) {
     runs.add(start.line(), start.where());

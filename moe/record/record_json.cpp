@@ -79,7 +79,7 @@ Json json_of(const CaseRecord& record) {
   return out;
 }
 
-/// The keys of a case line but for key and parameters, and their values; a field of a part is PART.NAME.
+/// The keys and values of a case line except key and parameters; a field of a part is PART.NAME.
 using FlatCase = std::vector<std::pair<std::string, Json>>;
 
 FlatCase flat(const CaseRecord& record) {
@@ -104,7 +104,7 @@ FlatCase flat(const CaseRecord& record) {
   return out;
 }
 
-/// Returns what all keys of the group begin with, up to a '/'.
+/// Returns the common beginning of all keys of the group, up to a '/'.
 std::string common_start(const CaseGroup& group) {
   std::string_view start = group.cases.front().key;
   for (const CaseRecord& record : group.cases) {
@@ -166,7 +166,7 @@ Json json_of(const EndMark& mark) {
 
 std::string to_json_line(const RecordLine& line) {
   const Json json = std::visit([](const auto& value) { return json_of(value); }, line);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';  // never throws for broken UTF-8
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';  // does not throw for invalid UTF-8
 }
 
 bool is_complete_json(std::string_view text) { return Json::accept(text); }
@@ -330,7 +330,7 @@ class ObjectReader {
     return t;
   }
 
-  // Reads what a task has in each of the timelines.
+  // Reads the members that tasks have in both timelines.
   template <class Task>
   void fill_task(Task& t) const {
     t.kind = text("kind");
@@ -438,7 +438,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   return record;
 }
 
-/// Reads the cases of a group's line, each as if it had a line of its own.
+/// Reads the cases of a group's line as if each had a line of its own.
 class GroupReader {
  public:
   GroupReader(const Json& line, const std::string& where) : where_(where) {
@@ -462,7 +462,7 @@ class GroupReader {
     one[part][name.substr(dot + 1)] = value;
   }
 
-  // Returns the case of a row: cells and what the columns share, in their order.
+  // Returns the case of a row, with cells and shared values in the order of the columns.
   static Json case_of(const Json& columns, const Json& row, const std::string& where) {
     Json one;
     for (const char* part : {"parameters", "samples", "summary", "prediction"}) one[part] = Json::object();

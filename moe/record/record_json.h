@@ -1,5 +1,5 @@
 #pragma once
-// Writes and reads records as lines of JSON. Two units see the JSON library; reader and writer see these functions.
+// Writes and reads records as lines of JSON. Only two sources use the JSON library; the others call these functions.
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,7 +14,7 @@ struct ResumeMark {
 };
 struct EndMark {
   std::string ended;       // UTC, ISO 8601
-  Fields conditions = {};  // as those of the header, then
+  Fields conditions = {};  // the conditions (RunHeader) at the end of the run
 };
 using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, EndMark>;
 
@@ -24,21 +24,21 @@ using RecordLine = std::variant<RunHeader, CaseRecord, CaseGroup, ResumeMark, En
 //     {"columns": ["key", {"status": "ok"}, "degree_forward", "prediction.total_s", ...],
 //      "rows": [["fsmoe", 4, 0.01, ...], ...]}]}
 //
-// Each row is a case, with the keys of a case line in the order of the columns: a name takes the next cell (PART.NAME:
-// of a field of a part), an object has what all rows share. A case's key stands behind the line's. A table holds cases
-// with the same keys.
+// Each row is a case, with the keys of a case line in the order of the columns. A column that is a name takes the next
+// cell (PART.NAME is a field of a part); a column that is an object holds a value that all rows share. The key of a
+// case is the line's key followed by the row's. All cases of a table have the same keys.
 
 /// Returns one line with its newline.
 std::string to_json_line(const RecordLine& line);
 
-/// Returns whether the text is one complete JSON value, whatever it says: false for a torn line.
+/// Returns whether the text is one complete JSON value of any kind; false for a torn line.
 bool is_complete_json(std::string_view text);
 
-/// Reads a line; the cases of a group get its parameters. Throws BadInput "WHERE: KEY: found ..., expected ...";
-/// `where` is "FILE:LINE". Keys that are not known are passed over, so that a later version may add some.
+/// Reads a line; the cases of a group get the group's parameters. Throws BadInput "WHERE: KEY: found ..., expected
+/// ..."; `where` is "FILE:LINE". Unknown keys are ignored, so that a later version may add some.
 RecordLine record_line_from(std::string_view text, const std::string& where);
 
-// Named values as JSON, for documents that hold what records do.
+// Named values as JSON, for documents that contain the same values as records.
 
 /// Returns the object {NAME: VALUE, ...} in the order of the fields.
 inline Json to_json(const Fields& fields) {

@@ -1,4 +1,4 @@
-// DeepSpeed-MoE: D G E S C one after the other, gradients after the backward; nothing runs beside anything.
+// DeepSpeed-MoE: D G E S C in sequence, gradients after the backward; no tasks overlap.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -12,8 +12,8 @@ const Schedule kDsMoe{.name = "ds-moe",
                       .moe_part = one_lane_order,
                       .in_sequence = true};
 
-// Parm's baseline (Parm section III-A): tokens replicated over MP and gathered over ESP before the gate, partial sums
-// added by an ESP AllReduce; everything in sequence. N_MP times the traffic and the work of ds-moe.
+// Parm's baseline (Parm section III-A): tokens are replicated over MP and gathered over ESP before the gate, and
+// partial sums are added by an ESP AllReduce; everything in sequence. N_MP times the traffic and the work of ds-moe.
 
 namespace {
 

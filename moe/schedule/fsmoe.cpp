@@ -1,5 +1,5 @@
-// FSMoE (ASPLOS'25, sections 4 and 5): AlltoAll between nodes, AllGather/ReduceScatter inside them and experts beside
-// each other; inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr. r_f and r_b apart, gradients partitioned adaptively.
+// FSMoE (ASPLOS'25, sections 4 and 5): AlltoAll between nodes, AllGather/ReduceScatter inside nodes and experts
+// overlap; inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr. Separate r_f and r_b, gradients partitioned adaptively.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -22,9 +22,9 @@ const Schedule kFsmoe{"fsmoe",
                       GradientPolicy::adaptive,
                       fsmoe_order};
 
-// fsmoe with each expert's and attention's backward in halves: the gradients of an expert's input go home at once,
-// and those of its weights are made behind all of them, while the last chunks travel (as Lancet, MLSys'24, schedules
-// weight gradients). Those of attention's weights are made while the MP ranks add up the gradients of its input.
+// fsmoe with the backwards of experts and attention in halves: the gradients of an expert's input are sent at once, and
+// those of its weights are computed after all of them, while the last chunks are in transit (as Lancet, MLSys'24,
+// schedules weight gradients). Those of attention's weights are computed while MP ranks sum the gradients of its input.
 
 void halves_order(LayerBuilder& b) {
   fsmoe_order(b);
@@ -39,8 +39,8 @@ const Schedule kFsmoeDw{.name = "fsmoe-dw",
                         .moe_part = halves_order,
                         .halves_backward = true};
 
-// FSMoE with the order of AllGathers and ReduceScatters on the intra lane searched: FSMoE queues every G before any S,
-// which makes the last chunks wait where a ReduceScatter could have run in between.
+// FSMoE with a searched order of AllGathers and ReduceScatters on the intra lane: FSMoE queues every G before any S,
+// which delays the last chunks if a ReduceScatter could have run earlier.
 
 namespace {
 
@@ -71,13 +71,13 @@ const Schedule kFsmoeInterleaved{.name = "fsmoe-interleaved",
                                  .moe_part = interleaved_order,
                                  .searched_order = true};
 
-// FSMoE-No-IIO (FSMoE section 6.3): adaptive degrees and gradients, inter- and intra-node communication in turn.
+// FSMoE-No-IIO (FSMoE section 6.3): adaptive degrees and gradients; inter- and intra-node communication alternate.
 
 const Schedule kFsmoeNoIio{"fsmoe-no-iio",           "as fsmoe on one communication lane (FSMoE's No-IIO)",
                            LaneLayout::one_comm,     DegreePolicy::apart,
                            GradientPolicy::adaptive, one_lane_order};
 
-// FSMoE without gradient partitioning (FSMoE Fig. 3c): all of it after the backward.
+// FSMoE without gradient partitioning (FSMoE Fig. 3c): all gradients are sent after the backward.
 
 const Schedule kFsmoeNoPartition{"fsmoe-no-partition",   "as fsmoe, all gradients after the backward (FSMoE Fig. 3c)",
                                  LaneLayout::by_network, DegreePolicy::apart,

@@ -19,8 +19,8 @@ void IterationBuilder::transfer(const Pass& from) {
   pass_ = nullptr;
 }
 
-// Ends stand where a layer before the first and one behind the last would. Where MP ranks share out the vocabulary,
-// each computes its part for the tokens of all of them.
+// Ends have the layer numbers before the first and after the last layer. If MP ranks share the vocabulary, each
+// computes its part for the tokens of all of them.
 int IterationBuilder::embed(const Pass& pass) {
   Pass before = pass;
   before.layer = kEmbeddingLayer;
@@ -78,7 +78,7 @@ bool IterationBuilder::rows_apart() const {
   return spans(GroupKind::mp) && traits_of(schedule_.flow).holds == Tokens::own;
 }
 
-// Adds the AllGather of rows of which each MP rank has those of its own tokens.
+// Adds the AllGather of rows if each MP rank has only those of its own tokens.
 IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
   if (!rows_apart()) return rows;
   const int id = push(TaskKind::end_allgather, rows.after);
@@ -87,7 +87,7 @@ IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
   return {{id}, last().writes.front()};
 }
 
-// Adds the sum over MP of what `made` wrote; without MP that is the sum.
+// Adds the sum over MP of the output of `made`; without MP, that output is the sum.
 IterationBuilder::Chain IterationBuilder::sum_of_end(int made, const Access& sum) {
   if (!spans(GroupKind::mp)) return {{made}, sum};
   const int id = push(rows_apart() ? TaskKind::end_reducescatter : TaskKind::end_allreduce, {made});
@@ -147,14 +147,14 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
           task.id);
 }
 
-// Returns what makes a layer's gradients: all of them are there behind its attentions. Ends that are no tasks have
-// theirs with those of the layer beside them.
+// Returns the tasks that make a layer's gradients: all of them exist after its attentions. Ends without tasks have
+// theirs with those of the neighbouring layer.
 const std::vector<int>& StepBuilder::makers_of(int layer) {
   if (plan_.is_end(layer) && plan_.vocabulary > 0) return makers(layer < 0 ? TaskKind::embed : TaskKind::head, layer);
   return makers(TaskKind::attention, std::clamp(layer, 0, plan_.layers - 1));
 }
 
-// Gates' and norms' sum is short, and every layer's step waits for it: it goes before what is as late.
+// The sum for gates and norms is short, and every layer's step waits for it, so it precedes slices that are as late.
 void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
   const std::vector<int> layers = layers_of(left.stage);
   builder_.begin_left(left.stage, layers.front(), ready, of_experts);
@@ -172,7 +172,7 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
 }
 
-// A dense layer without norms has nothing that all hold alike.
+// A dense layer without norms has no replicated weights.
 void StepBuilder::sum_alike(int stage) {
   std::vector<Gradient> all;
   const std::vector<int> layers = layers_of(stage);
@@ -208,7 +208,7 @@ void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
   builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
 }
 
-// Returns the tasks that send each gradient.
+// Returns, by gradient, the tasks that send it.
 std::vector<std::vector<int>> StepBuilder::senders() const {
   std::vector<int> tasks(plan_.slices.size(), -1);
   std::vector<std::vector<int>> senders(plan_.gradients.size());
@@ -239,7 +239,7 @@ std::vector<int> StepBuilder::stepped(int stage) const {
 }
 
 void StepBuilder::step() {
-  std::map<int, std::vector<int>> sums;  // by layer: they, and what makes what nobody sums
+  std::map<int, std::vector<int>> sums;  // by layer: the sums, and the makers of gradients that are not summed
   const std::vector<std::vector<int>> sent_by = senders();
   for (size_t g = 0; g < sent_by.size(); ++g) {
     std::vector<int>& of_layer = sums[plan_.gradients[g].layer];
@@ -263,7 +263,7 @@ void StepBuilder::step() {
   }
 }
 
-// Sums a tied embedding. `sums`: by layer, what its step waits for. Each end has all of its own first.
+// Sums a tied embedding. `sums`: by layer, the tasks that its step waits for. The ends' own sums come first.
 void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
   std::set<int> after;
   for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());
@@ -272,7 +272,7 @@ void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
     sums[end].push_back(builder_.step(TaskKind::tied_gradient, stage, end, all));
 }
 
-// Adds the norm. `norms`: by stage, what its steps wait for.
+// Adds the norm. `norms`: by stage, the task that its steps wait for.
 void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms) {
   std::vector<int> squares;
   for (int stage = stages(); stage-- > 0;) {
@@ -288,7 +288,7 @@ void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::ve
     norms[stage] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
 }
 
-// Gathers in the order of the steps; gates and norms once all layers have theirs.
+// Gathers in the order of the steps; gates and norms after the steps of all layers.
 void StepBuilder::gather(int stage) {
   const int first = layers_of(stage).front();
   std::map<int, int> steps;

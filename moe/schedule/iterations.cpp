@@ -1,6 +1,6 @@
-// Orders of whole iterations: `wave`, and what papers and frameworks run, as restrictions of it. All have the tasks of
-// fsmoe-dw. Each is searched (moe/search/wave.h), so it is what its turns allow at best: originals fix the order within
-// a turn by hand, and some have kernels that no plan here has.
+// Orders of whole iterations: `wave`, and the orders of papers and frameworks as restrictions of it. All have the tasks
+// of fsmoe-dw. Each is searched (moe/search/wave.h), so it is the best that its turns allow; the originals fix the
+// order within a turn by hand, and some use kernels that plans here lack.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -31,14 +31,14 @@ const Schedule kPair1f1b =
     searched("pair-1f1b", "wave, a layer's forward beside another micro-batch's backward (DualPipe, Megatron)",
              DegreePolicy::one, IterationOrder::pairs);
 
-// Lancet (MLSys'24): chunks of a forward, and weight gradients wherever the backward's AlltoAlls leave computation
-// idle. Its chunks contain what stands before and behind the MoE part too; here they are of the MoE part.
+// Lancet (MLSys'24): chunks of a forward, and weight gradients whenever the backward's AlltoAlls leave computation
+// idle. Lancet's chunks include the tasks before and after the MoE part; here they are only of the MoE part.
 const Schedule kLancet =
     searched("lancet", "wave, one micro-batch's forward or backward at a time, late weight gradients (Lancet)",
              DegreePolicy::apart, IterationOrder::late_weights);
 
-// FlowMoE (NeurIPS'25): attention, gates, experts and AlltoAlls of the parts of a batch in one pipeline, gradients
-// between them. Its parts are two micro-batches here.
+// FlowMoE (NeurIPS'25): attention, gates, experts and AlltoAlls of the parts of a batch form one pipeline, with
+// gradients between them. Its parts are two micro-batches here.
 const Schedule kFlowmoe = searched("flowmoe", "wave, two micro-batches' forwards, then their backwards (FlowMoE)",
                                    DegreePolicy::one, IterationOrder::two_forwards);
 

@@ -18,7 +18,7 @@ int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
   return id;
 }
 
-// Makes as many parts from another number of parts: each waits for all of those.
+// Converts the chunks to another number of parts: each new part waits for all old ones.
 void LayerBuilder::regroup(int parts) {
   if (chunks_.size() == static_cast<size_t>(parts)) return;
   std::vector<int> after;
@@ -49,7 +49,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.writes.push_back(chain.data);
 }
 
-// A backward reads stored activations. What makes gradients of the experts is known by its task.
+// A backward reads stored activations. Stores the tasks that make gradients of the experts.
 void LayerBuilder::keep_expert(Task& task) {
   task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
   if (task.kind == TaskKind::expert_dx) {
@@ -73,8 +73,8 @@ void LayerBuilder::expert_weights(int c) {
   keep_expert(task);
 }
 
-// The shared expert follows what the MoE part follows: its tasks come first on their lanes, so that it runs beside the
-// first exchange. Where MP ranks have their own tokens it gathers those that its shards share.
+// The shared expert waits for the same tasks as the MoE part: its tasks come first on their lanes, so that it overlaps
+// with the first exchange. If MP ranks have tokens of their own, it gathers the tokens that its shards process.
 void LayerBuilder::begin_shared(const Access& tokens) {
   shared_ = {};
   if (!shared_expert_) return;
@@ -100,7 +100,7 @@ void LayerBuilder::end_shared() {
   std::swap(dense_, shared_);
 }
 
-// Adds the task that takes all chunks together.
+// Adds the task that combines all chunks.
 void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   std::vector<int> tails = shared_.after;
   for (const Chain& chain : chunks_) tails.insert(tails.end(), chain.after.begin(), chain.after.end());
@@ -116,7 +116,7 @@ void LayerBuilder::attention_forward() {
   attention(Buffer::hidden);
 }
 
-// Returns the tokens that the gate read.
+// Returns the tokens that the gate reads.
 Access LayerBuilder::dense_forward() {
   attention_forward();
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
@@ -127,7 +127,7 @@ Access LayerBuilder::dense_forward() {
   return hidden;
 }
 
-// Runs the forward again once the gradient of its output is there: of all that it made the output alone was kept.
+// Repeats the forward once the gradient of its output exists, because only its output was kept.
 void LayerBuilder::forward_again() {
   Forward& before = found();
   Chain first{dense_.after, before.input};
@@ -162,13 +162,13 @@ void LayerBuilder::dense_backward() {
   if (shared_expert_) last().reads.push_back(shared_.data);
   if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
   if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
-  // On a lane of its own network the slice runs beside all of the dense part; where the MP collectives share its lane
-  // it waits for the first of them, which attention waits for too, and runs beside attention.
+  // If the slice has a lane of its own network, it overlaps with all of the dense part. If it shares a lane with the MP
+  // collectives, it waits for the first of them, as attention does, and overlaps with attention.
   if (slots().beside_dense && gradients_after_mp()) next_gradient();
   attention(Buffer::input);
 }
 
-// Reads the keys and values of the parts before, or adds to their gradients: in a backward behind the parts behind.
+// Reads the keys and values of earlier parts, or adds to their gradients; in a backward, waits for later parts.
 void LayerBuilder::join_parts() {
   attentions_[{pass_->phase, pass_->micro_batch, pass_->layer}] = last().id;
   last().writes.push_back(whole_of(Buffer::keys_values));
@@ -176,8 +176,8 @@ void LayerBuilder::join_parts() {
     last().reads.push_back({Buffer::keys_values, pass_->phase, pass_->layer, 0, 1, *other});
 }
 
-// Keys and values of whole samples come before attention where ranks share them, and in a backward their gradients go
-// back behind it. Nothing of the pass waits for the half of attention's weights: it runs beside the sum over MP.
+// If ranks share samples, whole samples' keys and values come before attention, and in a backward their gradients are
+// sent back after it. No task of the pass waits for attention_dw, which overlaps with the sum over MP.
 void LayerBuilder::attention(Buffer sum) {
   const Access input = dense_.data;
   const bool shares = spans(GroupKind::cp), forward = pass_->phase == Phase::forward;
@@ -200,8 +200,8 @@ void LayerBuilder::attention(Buffer sum) {
   last().reads = {input, whole_of(Buffer::attention_hidden)};
 }
 
-// Sums the gradients of keys and values over the ranks that share the samples. A rank adds what those of its own tokens
-// say of its input.
+// Sums the gradients of keys and values over the ranks that share samples. Each rank then adds the contribution of its
+// own tokens' keys and values to the gradient of its input.
 int LayerBuilder::keys_values_backward() {
   const Access partial = dense_.data;
   last().writes.push_back(whole_of(Buffer::all_keys_values));
@@ -212,15 +212,15 @@ int LayerBuilder::keys_values_backward() {
   return id;
 }
 
-// The loss makes the output's gradient where no task made it. Else the pass begins when all of the one behind has
-// ended: what a stage's passes take adds up.
+// If no task makes the output's gradient, the loss does. Otherwise, the pass begins after the whole pass of the layer
+// behind it, so the times of a stage's passes add up.
 void LayerBuilder::begin_backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   wait_for_weights(dense_.after);
 }
 
-// Returns the task behind which the dense part's gradients are there.
+// Returns the task after which the dense part's gradients exist.
 int LayerBuilder::end_backward() {
   const int end = halves() ? attention_halves_.at({pass_->micro_batch, pass_->layer}) : dense_end();
   pieces_left();
@@ -230,8 +230,8 @@ int LayerBuilder::end_backward() {
   return end;
 }
 
-// A dense layer's feed-forward is sharded over MP as attention is: what it reads is whole on every rank, and its parts
-// are added up by the same collectives.
+// A dense layer's feed-forward is sharded over MP like attention: its input is whole on every rank, and the same
+// collectives sum its parts.
 void LayerBuilder::ffn(Buffer sum) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own, forward = pass_->phase == Phase::forward;
   const Access input = dense_.data;
@@ -252,8 +252,8 @@ int LayerBuilder::ffn_forward() {
   return found().end;
 }
 
-// All of it is dense part: a slice beside it waits, where MP's collectives share its lane, for the first of them.
-// Pieces that follow a layer's last AlltoAll find none here and go first.
+// All of it is dense part: if a slice beside it shares its lane with MP's collectives, it waits for the first of them.
+// Pieces that follow a layer's last AlltoAll come first, because there is none here.
 int LayerBuilder::ffn_backward() {
   begin_backward();
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
@@ -275,7 +275,7 @@ int LayerBuilder::backward() {
   last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), d_output};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
-  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // on their own lane from the start
+  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // from the start, on a lane of their own
   begin_shared(d_output);
   chunks_.assign(degree(), dense_);
   schedule_.moe_part(*this);
@@ -294,7 +294,7 @@ int LayerBuilder::add(const schedule::Pass& pass) {
   const bool forward_pass = pass.phase == Phase::forward;
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};
-  if (!forward_pass) dense_.data.phase = Phase::forward;  // no task of this plan made the output's gradient
+  if (!forward_pass) dense_.data.phase = Phase::forward;  // no task of this plan makes the output's gradient
   if (before != outputs_.end() && !before->second[pass.phase].after.empty()) dense_ = before->second[pass.phase];
   const auto sent = sent_.find({pass.phase, pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   if (sent != sent_.end()) dense_ = receive(sent->second);
@@ -328,7 +328,7 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
-// Returns whether a task sums gradients or gathers weights, but not those of experts.
+// Returns whether a task sums gradients or gathers weights, except those of experts.
 bool shares_dense(TaskKind kind) {
   const TaskPart part = part_of(kind);
   return (part == TaskPart::gradients || part == TaskPart::gradient_norm || part == TaskPart::weights) &&
@@ -369,7 +369,7 @@ int StageLanes::lane_of(LaneKind kind, int stage) const {
   return static_cast<int>(std::ranges::find(first, lanes_.end(), kind, &Lane::kind) - lanes_.begin());
 }
 
-// Returns whether a group's collectives have the gradients' lane: their network is that of the gradients.
+// Returns whether a group's collectives use the network, and so the lane, of the gradients.
 bool StageLanes::shares_gradients(GroupKind group) const { return networks_[group] == networks_[GroupKind::dp]; }
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
@@ -388,7 +388,7 @@ PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
 
 bool PassBuilder::one_lane() const {
   const int ep = lane_of(GroupKind::ep), esp = lane_of(GroupKind::esp);
-  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // gradients share what there is
+  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // gradients share the lane
   return ep == esp;
 }
 
@@ -420,8 +420,8 @@ bool PassBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
-// Finds what else adds to the gradients that `ready` made last: all experts' chunks, or other micro-batches' backwards.
-// The dense part's are there once a backward has ended all, so that what sends them never runs beside its last sum.
+// Returns the other tasks that add to the gradients that `ready` made last: all chunks of experts, or other
+// micro-batches' backwards. Gradients of the dense part exist when a backward has ended, never during its last sum.
 std::vector<int> PassBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
@@ -455,7 +455,7 @@ bool PassBuilder::made_here(size_t place) const {
   return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
 }
 
-// Sends the pieces of a lane whose gaps lie between, in order, as far as they are made.
+// Sends a lane's pieces whose gaps are in [from, to], in order, until one is not made yet.
 void PassBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
   for (size_t& next = pieces_[lane % lanes_.a_stage()].next; next < gaps.size(); ++next) {
@@ -478,14 +478,14 @@ void PassBuilder::begin_slices() {
   last_expert_ = -1;
 }
 
-// Waits for the half of attention that no other task waits for, of the layer behind on the same stage.
+// Waits for attention_dw of the next layer on the same stage, for which no other task waits.
 void PassBuilder::wait_for_weights(std::vector<int>& after) const {
   if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
   const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
   if (behind != attention_halves_.end()) after.push_back(behind->second);
 }
 
-// Returns the micro-batch that is the same samples' part before, or in a backward the one behind.
+// Returns the micro-batch of the same samples' previous part or, in a backward, of their next part.
 std::optional<int> PassBuilder::part_waited_for() const {
   const bool forward = pass_->phase == Phase::forward;
   if (pass_->micro_batch % parts_ == (forward ? 0 : parts_ - 1)) return std::nullopt;
@@ -500,8 +500,8 @@ std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after)
   return after;
 }
 
-// Adds the receive where it is needed, so that nothing that could run before waits behind it. It begins once the stage
-// ended the pass before, and needs no memory earlier; the send of what that pass made runs beside it.
+// Adds the receive only when it is needed, so that it delays no earlier task. It begins after the stage's previous
+// pass, so it needs no memory earlier, and overlaps with the send of that pass's output.
 PassBuilder::Chain PassBuilder::receive(int sent) {
   std::vector<int> after = ended_[pass_->stage];
   after.push_back(sent);

@@ -1,6 +1,6 @@
 #pragma once
-// Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule says only what follows
-// what on the lanes; data dependencies, lanes, missing collectives (a group of one rank) and accesses are derived here.
+// Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule only orders tasks on
+// lanes; data dependencies, lanes, omitted collectives (a group of one rank) and accesses are derived here.
 #include <map>
 #include <optional>
 #include <tuple>
@@ -12,19 +12,19 @@
 
 namespace moe::schedule {
 
-/// The lanes of a schedule's layout, and which of them a task of a stage goes on.
+/// The lanes of a schedule's layout, and the lane of each task of a stage.
 class StageLanes {
  public:
   StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages);
 
-  /// Returns the lanes of all stages, nothing queued.
+  /// Returns the lanes of all stages, with empty queues.
   const std::vector<Lane>& all() const { return lanes_; }
   size_t a_stage() const { return a_stage_; }
-  /// Returns the lane of a group's collectives, or of what the group `none` computes; -1: a group of one rank.
+  /// Returns the lane of a group's collectives or, for the group `none`, the compute lane; -1 for a group of one rank.
   int of(GroupKind group, int stage) const;
   int of_gradients(int stage) const;
-  /// Returns the lane of a task of that kind. Copies have a lane of their own, or that of what they lay out; receives
-  /// from other stages have one, so that they run beside the stage's own sends.
+  /// Returns the lane of a task of that kind. Copies have a lane of their own, or use that of the rows they rearrange;
+  /// receives from other stages have a lane of their own, so that they overlap with the stage's sends.
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:
@@ -37,62 +37,62 @@ class StageLanes {
   size_t a_stage_ = 0;
 };
 
-// Puts a pass's tasks on lanes, and among them what other passes left: slices of gradients, and what a neighbouring
-// stage sent. What the tasks of a pass are is its derived class's.
+// Puts a pass's tasks on lanes, together with slices of gradients from other passes and receives from a neighbouring
+// stage. The derived class defines the tasks of a pass.
 
 /// One layer's forward or backward of one micro-batch, on one pipeline stage.
 struct Pass {
   Phase phase = Phase::forward;
   int stage = 0, micro_batch = 0, layer = 0;
-  bool dense = false;  // a layer without experts, which has no degree
+  bool dense = false;  // a layer without experts, and so without a degree
   int degree = 1;
-  LaneOrder order = {};              // of G and S on the intra lane, where a schedule has it searched
-  GradientPlacement gradients = {};  // of the slices that this backward sends
-  std::vector<int> ready = {};       // the task that each slice waits for; where there is none, the layer's forward
-  bool again = false;                // a forward for its backward
+  LaneOrder order = {};              // order of G and S on the intra lane, if the schedule searches it
+  GradientPlacement gradients = {};  // the slices that this backward sends
+  std::vector<int> ready = {};       // by slice, the task it waits for; if missing, the layer's forward
+  bool again = false;                // a forward that is repeated for its backward
 };
-/// What the layers of a builder have in common.
+/// Properties that the layers of a builder share.
 struct LayersBuilt {
   GroupNetworks networks;
   int peers = 1;  // ranks of the EP group
   bool shared_expert = false;
   int stages = 1;
-  bool recomputes = false;  // each backward begins with its forward
-  int parts = 1;            // of samples, which are micro-batches in a row
+  bool recomputes = false;  // each backward begins by repeating its forward
+  int parts = 1;            // parts of samples, which are consecutive micro-batches
 };
-/// Stands in Pass::ready for a slice of what the pass makes itself: the gradients of its experts.
+/// Marks in Pass::ready a slice of gradients that the pass itself makes, those of its experts.
 inline constexpr int kMadeHere = -2;
 
 class PassBuilder {
  public:
   PassBuilder(const Schedule& schedule, const LayersBuilt& layers);
 
-  /// Returns the task that made the last gradients of the experts, of the backward that was added last.
+  /// Returns the task that made the last gradients of the experts in the most recently added backward.
   int last_expert() const { return last_expert_; }
   Structure take() { return std::move(structure_); }
 
-  // Schedules call what follows, while a pass is added.
+  // Schedules call the following functions while a pass is added.
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
-  /// Returns whether AlltoAll (where there is none, gradients) and AllGather/ReduceScatter share a lane, so that only a
+  /// Returns whether AlltoAll (or, without one, gradients) and AllGather/ReduceScatter share a lane, so that only a
   /// one-lane order makes sense.
   bool one_lane() const;
   /// Returns whether the group has more than one rank.
   bool spans(GroupKind group) const { return lane_of(group) >= 0; }
-  /// Sends the gradients that go into the MoE part here, if there are any.
+  /// Sends the gradients that are placed in the MoE part, if any, at this point.
   void gradient_in_moe();
 
  protected:
-  struct Chain {  // what a task waits for next, and where its rows lie
+  struct Chain {  // the tasks that the next one waits for, and its input
     std::vector<int> after;
     Access data;
   };
-  struct Forward {  // what a backward finds: of the forward that ran last
+  struct Forward {  // the most recent forward of the layer, for its backward
     int end = -1;
     Pass pass = {};
     Access input = {};
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
-    Access shared_input = {};  // of a dense layer, its feed-forward's
+    Access shared_input = {};  // in a dense layer, the feed-forward's input
   };
   Forward& found() { return forwards_[{pass_->micro_batch, pass_->layer}]; }
   int push(TaskKind kind, const std::vector<int>& after);
@@ -119,15 +119,15 @@ class PassBuilder {
 
   const Schedule& schedule_;
   StageLanes lanes_;
-  int parts_;  // of samples
+  int parts_;  // parts of samples
   Structure structure_;
   const Pass* pass_ = nullptr;
-  std::map<std::pair<int, int>, EnumArray<Phase, Chain, 2>> outputs_;  // by micro-batch and layer: of each phase
-  std::map<std::pair<int, int>, std::vector<int>> experts_;            // likewise: what makes gradients in a backward
-  std::map<std::pair<int, int>, int> attention_halves_;    // likewise: its attention_dw, where a backward has halves
+  std::map<std::pair<int, int>, EnumArray<Phase, Chain, 2>> outputs_;  // by micro-batch and layer, then phase
+  std::map<std::pair<int, int>, std::vector<int>> experts_;            // likewise: backward tasks that make gradients
+  std::map<std::pair<int, int>, int> attention_halves_;    // likewise: attention_dw, if backwards have halves
   std::map<std::tuple<Phase, int, int>, int> sent_;        // by phase, micro-batch and layer: the send
-  std::map<std::tuple<Phase, int, int>, int> attentions_;  // likewise, of samples in parts: attention, or attention_dx
-  std::map<int, std::vector<int>> ended_;                  // by stage: what ended the pass added last
+  std::map<std::tuple<Phase, int, int>, int> attentions_;  // likewise, for samples in parts: attention or attention_dx
+  std::map<int, std::vector<int>> ended_;                  // by stage: the last tasks of the most recent pass
   int last_expert_ = -1;
 
  private:
@@ -146,8 +146,8 @@ class PassBuilder {
   size_t slice_of_pass_ = 0;
   int first_slice_ = 0;
   struct LanePieces {
-    int passed = 0;   // tasks of this backward on the lane
-    size_t next = 0;  // all pieces before it are of other lanes, or sent
+    int passed = 0;   // tasks of this backward on the lane so far
+    size_t next = 0;  // earlier pieces are sent or belong to other lanes
   };
   std::vector<LanePieces> pieces_;  // by lane of the stage
 };
@@ -164,24 +164,24 @@ class LayerBuilder : public schedule::PassBuilder {
         shared_expert_(layers.shared_expert),
         recomputes_(layers.recomputes) {}
 
-  /// Adds a pass and returns its last task; of a backward, the one behind which the dense part's gradients are there.
-  /// The forward's input is the output of the layer before, where that was built; else it comes from outside, as does
-  /// the backward's.
+  /// Adds a pass and returns its last task; for a backward, the task after which the dense part's gradients exist. The
+  /// forward's input is the output of the layer before if that was added; otherwise it comes from outside. The same
+  /// holds for the backward's.
   int add(const schedule::Pass& pass);
 
-  // Schedules call what follows, while a pass is added.
+  // Schedules call the following functions while a pass is added.
   /// Returns the number of ranks of the EP group; SAA has one phase for each.
   int peers() const { return peers_; }
   /// These add chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
   void allgather(int c) { part(TaskKind::allgather, c, degree()); }
-  /// Adds the expert of chunk c; in a backward of a schedule that halves them, the half of its input.
+  /// Adds the expert of chunk c; in a backward, if the schedule halves it, only the half for the input's gradient.
   void expert(int c) { part(halves() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
-  /// Adds the other half of chunk c's expert, for which nothing of this pass waits; nothing in a forward.
+  /// Adds the other half of chunk c's expert, for which no task of this pass waits; adds nothing in a forward.
   void expert_weights(int c);
-  /// Adds part c of `parts`. Where the number of parts changes, the first waits for all parts before it.
+  /// Adds part c of `parts`. If the number of parts changes, each new part waits for all earlier parts.
   void part(TaskKind kind, int c, int parts);
   void whole(TaskKind kind) { part(kind, 0, 1); }
 
@@ -216,7 +216,7 @@ class LayerBuilder : public schedule::PassBuilder {
 
   int peers_;
   bool shared_expert_, recomputes_;
-  Chain shared_;  // the shared expert another, beside the MoE part
+  Chain shared_;  // the shared expert is a chain beside the MoE part
   std::vector<Chain> chunks_;
   std::map<int, int> input_halves_;  // by chunk: the pass's expert_dx
 };
@@ -224,14 +224,14 @@ class LayerBuilder : public schedule::PassBuilder {
 /// Adds D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).
 void one_lane_order(LayerBuilder& b);
 
-/// Adds inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane the order above.
+/// Adds inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane, the order above.
 void fsmoe_order(LayerBuilder& b);
-/// Adds the same with the gradients of experts' weights behind those of inputs.
+/// Adds the same order, with the gradients of experts' weights after those of their inputs.
 void halves_order(LayerBuilder& b);
 
 }  // namespace moe
 
-// What the tasks of the MoE part write.
+// The buffers that the tasks of the MoE part write.
 
 namespace moe::schedule {
 

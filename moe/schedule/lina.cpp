@@ -12,8 +12,8 @@ const Schedule kLina{.name = "lina",
                      .moe_part = one_lane_order,
                      .holds_micro_ops = true};
 
-// Lina's baseline (section 2.2): AllReduce in DDP buckets on a communicator of its own, without coordination, so that
-// it shares the network with the AlltoAlls.
+// Lina's baseline (section 2.2): AllReduce in DDP buckets on a communicator of its own, without coordination, so it
+// shares the network with the AlltoAlls.
 
 const Schedule kLinaBaseline{
     .name = "lina-baseline",
@@ -25,7 +25,7 @@ const Schedule kLinaBaseline{
     .pieces = Pieces::fused};
 
 // Lina's fixed scheduling (section 4.1): AllReduce of fused gradients between the AlltoAll pairs of two MoE layers,
-// whatever still runs.
+// regardless of the tasks that still run.
 
 const Schedule kLinaFixed{.name = "lina-fixed",
                           .summary = "fused gradients between the AlltoAll pairs of two MoE layers (Lina, fixed)",
@@ -35,7 +35,7 @@ const Schedule kLinaFixed{.name = "lina-fixed",
                           .moe_part = one_lane_order,
                           .pieces = Pieces::fused};
 
-// Lina with priority alone (section 7.2.2): an AllReduce of fused gradients starts only when no AlltoAll waits or runs.
+// Lina with priority only (section 7.2.2): an AllReduce of fused gradients starts only if no AlltoAll waits or runs.
 
 const Schedule kLinaPriority{.name = "lina-priority",
                              .summary = "fused gradients where no AlltoAll waits or runs (Lina, priority)",
@@ -45,8 +45,8 @@ const Schedule kLinaPriority{.name = "lina-priority",
                              .moe_part = one_lane_order,
                              .pieces = Pieces::fused};
 
-// Lina with priority and tensor partitioning (section 4.2): each gradient tensor cut alone into micro-ops, the AlltoAll
-// cut along tokens; the expert waits for all of it.
+// Lina with priority and tensor partitioning (section 4.2): each gradient tensor is cut into micro-ops, and the
+// AlltoAll is cut along tokens; the expert waits for all of it.
 
 namespace {
 
@@ -72,8 +72,8 @@ const Schedule kLinaPartition{
     .gradients = GradientPolicy::micro_ops,
     .moe_part = partition_part};
 
-// Lina with expert packing (section 4.2): p experts a device and EP groups of E / p, so that the expert's micro-op
-// grows to the AlltoAll's; the experts' gradients are summed over their p replicas.
+// Lina with expert packing (section 4.2): p experts per device and EP groups of E / p, so that the expert's micro-op
+// takes as long as the AlltoAll's; the experts' gradients are summed over their p replicas.
 
 const Schedule kLinaPacked{.name = "lina-packed",
                            .summary = "as lina, several experts a device (Lina with expert packing)",

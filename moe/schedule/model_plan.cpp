@@ -10,8 +10,8 @@
 namespace moe {
 namespace {
 
-// Sends one stage's gradients in the order in which they are made. Its slices have their places among the plan's when
-// they are sent; its gradients when all are made, as a block of the plan's.
+// Sends one stage's gradients in the order in which they are made. Its slices enter the plan when they are sent; its
+// gradients enter it as one block when all are made.
 class Sender {
  public:
   void made(int layer, int64_t bytes, int task, bool experts = false) {
@@ -35,7 +35,7 @@ class Sender {
     return gradients_[to].made_by;
   }
 
-  /// These add and send pieces: gradients that a schedule cuts, in the order in which they are made.
+  /// These add and send pieces: gradients that the schedule cuts, in the order in which they are made.
   void add_pieces(const std::vector<int64_t>& bytes, bool experts) {
     for (const int64_t piece : bytes) pieces_.push_back({piece, experts});
   }
@@ -61,7 +61,7 @@ class Sender {
     int64_t bytes;
     bool experts;
   };
-  std::vector<Piece> pieces_;  // that wait
+  std::vector<Piece> pieces_;  // pieces that wait
   int64_t sent_ = 0;
 };
 
@@ -129,7 +129,7 @@ class ModelBuilder {
     pass.layer = last - 1;
     int end = forward_end_;
     if (heads) end = builder.head(pass);
-    const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // and of the chunk
+    const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // the last one of the chunk
     Sender& sender = senders_[stage];
     if (sends && ends) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
@@ -162,7 +162,7 @@ class ModelBuilder {
     if (sends && step.chunk == stage) finish(builder, stage, end, sender);
   }
 
-  // Adds the gradient of the output projection or the embedding, one tensor.
+  // Adds the gradient of the output projection or the embedding as one tensor.
   void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
     if (bytes == 0 || plan_.shape.parallel.replicas() == 1) return;
     sender.made(layer, bytes, task);
@@ -180,7 +180,7 @@ class ModelBuilder {
     slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
     slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
     if (!in_pieces(schedule_)) return;
-    // Pieces of the layers before wait, and this one's experts; those that have a place here go, in order.
+    // Pieces of earlier layers and of this one's experts wait; those that have a place here are sent in order.
     pass.gradients.gaps = decided.gaps;
     if (schedule_.gradients != GradientPolicy::micro_ops)
       pass.gradients.gaps.assign(sender.waiting_pieces(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
@@ -212,7 +212,7 @@ class ModelBuilder {
   LayerCases cases_;
   StageSplit split_;
   std::vector<Sender> senders_;  // by stage
-  int forward_end_ = -1;         // the last task of the forward that was added last
+  int forward_end_ = -1;         // the last task of the most recent forward
   Plan plan_;
 };
 
@@ -248,7 +248,7 @@ Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const M
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
     d.order_forward = decision.order_forward;
     d.order_backward = b.order;
-    if (schedule.gradients != GradientPolicy::adaptive) {  // which has both places
+    if (schedule.gradients != GradientPolicy::adaptive) {  // adaptive allows both places
       d.gar_in_moe_bytes = b.gar_in_moe_bytes;
       d.gar_beside_dense_bytes = b.gar_beside_dense_bytes;
     }
@@ -267,12 +267,12 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   return plan;
 }
 
-// Answers what a model is asked before it has a plan: which layers are decided, whether it is too large, what it takes.
+// Answers questions about a model before it has a plan: which layers are decided, whether it is too large, its memory.
 
 int decided_layers(const ModelShape& model) { return stages_apart(model) ? model.layers : layers_in(model.split(), 0); }
 
 size_t first_decision(const ModelShape& model, int stage) {
-  const StageSplit whole{model.layers, model.shape.parallel.pp, 1};  // however many chunks, a stage has as many layers
+  const StageSplit whole{model.layers, model.shape.parallel.pp, 1};  // one chunk per stage: chunks of a stage are equal
   return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 

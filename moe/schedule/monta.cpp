@@ -1,5 +1,5 @@
-// MoNTA (Algorithms 1 and 2): the number of chunks and the best of O1, O2 and O3; no chunk below the smallest that is
-// worth sending.
+// MoNTA (Algorithms 1 and 2): the number of chunks and the best of O1, O2 and O3; no chunk is smaller than the least
+// size that is worth sending.
 #include <array>
 
 #include "moe/schedule/layer_builder.h"
@@ -21,7 +21,7 @@ const Schedule kMonta{.name = "monta",
                       .flow = Flow::dropped,
                       .variants = kVariants};
 
-// MoNTA's baseline (Figure 4): every rank of a TP group sends all rows through the AlltoAll; in sequence.
+// MoNTA's baseline (Figure 4): every rank of a TP group sends all rows through the AlltoAll, in sequence.
 
 namespace {
 
@@ -43,8 +43,8 @@ const Schedule kMontaBaseline{.name = "monta-baseline",
                               .flow = Flow::tensor,
                               .in_sequence = true};
 
-// MoNTA O1 (Figure 5, Eq. 11): each TP rank drops all but its share before the AlltoAll, an AllGather inside the node
-// makes it whole; one chunk, so nothing is to be laid out anew.
+// MoNTA O1 (Figure 5, Eq. 11): each TP rank keeps only its share before the AlltoAll, and an AllGather inside the node
+// restores all rows; one chunk, so no re-layout is needed.
 
 namespace {
 
@@ -68,8 +68,8 @@ const Schedule kMontaO1{.name = "monta-o1",
                         .flow = Flow::dropped,
                         .in_sequence = true};
 
-// MoNTA O2 (Figure 7): N chunks, AllGather and re-layout copy of one under the AlltoAll of the next; one expert task
-// waits for the last copy, and the same chain takes the partial sums home.
+// MoNTA O2 (Figure 7): N chunks; AllGather and re-layout copy of one overlap with the AlltoAll of the next; one expert
+// task waits for the last copy, and the same chain returns the partial sums.
 
 void monta_chunks(LayerBuilder& b) {
   const auto chain = [&](TaskKind exchange, TaskKind gather, TaskKind copy) {
@@ -94,7 +94,7 @@ const Schedule kMontaO2{
     .moe_part = monta_chunks,
     .flow = Flow::dropped};
 
-// MoNTA O3 (Figure 9): as O2, with the copies on a stream of their own, under the next AllGather.
+// MoNTA O3 (Figure 9): as O2, with the copies on a stream of their own, overlapping with the next AllGather.
 
 const Schedule kMontaO3{.name = "monta-o3",
                         .summary = "as monta-o2, the copy on its own lane under the next AllGather (MoNTA O3)",

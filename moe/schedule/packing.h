@@ -1,6 +1,6 @@
 #pragma once
-// Lina's packing controller (ATC'23, sections 4.2, 6.1 and 7.1): how many experts a device holds, by what training
-// steps record.
+// Lina's packing controller (ATC'23, sections 4.2, 6.1 and 7.1): decides the number of experts per device from times
+// that training steps record.
 
 namespace moe {
 
@@ -9,16 +9,16 @@ struct MicroOpTimes {
   double expert_s = 0, alltoall_s = 0;
 };
 
-/// Returns whether Lina packs twice as many experts: while the experts' micro-op is shorter than the AlltoAll's.
+/// Returns whether Lina packs twice as many experts: as long as the experts' micro-op is shorter than the AlltoAll's.
 inline bool packs_further(const MicroOpTimes& times) { return times.expert_s < times.alltoall_s; }
 
-/// Decides at the 10th training step and at every fourth from there on. Every decision doubles the experts a device, or
-/// keeps them; once it keeps them, later ones double them again only if the times change.
+/// Decides at the 10th training step and at every fourth step after it. Each decision doubles the experts per device or
+/// keeps their number; once it is kept, later decisions double it only if the times change.
 class PackingController {
  public:
   static constexpr int kFirstStep = 10, kEvery = 4;
 
-  /// `most`: experts a device can hold, 1 or more.
+  /// `most`: largest number of experts that fit on a device, 1 or more.
   explicit PackingController(int most) : most_(most) {}
 
   int packing() const { return packing_; }
@@ -29,8 +29,8 @@ class PackingController {
     sums_.expert_s += times.expert_s;
     sums_.alltoall_s += times.alltoall_s;
   }
-  /// Ends step `step`, counted from 1. Decides by the mean of what has been recorded since the last decision; without
-  /// records nothing changes. Returns whether experts have to move, before the next step.
+  /// Ends step `step`, counted from 1. Decides by the mean of the records since the last decision; without records,
+  /// nothing changes. Returns whether experts must move before the next step.
   bool end_step(int step) {
     if (!decides(step)) return false;
     const bool moves = packs_further(sums_) && 2 * packing_ <= most_;  // as many of both: sums compare as means do

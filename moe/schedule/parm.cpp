@@ -1,4 +1,4 @@
-// Parm (section V): S1 or S2, whichever its cost model finds faster.
+// Parm (section V): S1 or S2, whichever is faster by its cost model.
 #include <array>
 
 #include "moe/schedule/layer_builder.h"
@@ -43,8 +43,8 @@ const Schedule kParmS1{.name = "parm-s1",
                        .flow = Flow::fused,
                        .in_sequence = true};
 
-// Parm S2 with SAA (section III-D): the second AlltoAll in phases, one EP peer's slice each; a slice is summed over ESP
-// and gathered over MP while the next one is exchanged.
+// Parm S2 with SAA (section III-D): the second AlltoAll runs in phases, one EP peer's slice each; a slice is summed
+// over ESP and gathered over MP while the next one is exchanged.
 
 namespace {
 

@@ -38,7 +38,7 @@ void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
                     order, gathers, scatters, degree);
 }
 
-// Returns where pieces stand for which a decision has no place.
+// Returns the gap of pieces for which a decision has none.
 int default_gap(GradientPolicy policy) {
   if (policy == GradientPolicy::micro_ops) return kAtEnd;
   return policy == GradientPolicy::fixed ? kAfterMoe : 0;
@@ -57,7 +57,7 @@ bool in_pieces(const Schedule& schedule) {
 
 namespace {
 
-// Returns the first schedule that orders iterations: the rest of kSchedules do too.
+// Returns the first schedule that orders iterations; all schedules after it in kSchedules do too.
 auto first_of_iterations() { return std::ranges::find_if(kSchedules, &Schedule::orders_iterations); }
 
 }  // namespace
@@ -185,7 +185,7 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
       if (bucket >= kBucketBytes) pieces.push_back(std::exchange(bucket, 0));
       continue;
     }
-    const int64_t count = (tensor + micro_op_bytes - 1) / micro_op_bytes;  // equal-sized, as Lina cuts them
+    const int64_t count = (tensor + micro_op_bytes - 1) / micro_op_bytes;  // pieces of equal size, as in Lina
     for (int64_t i = 0; i < count; ++i)
       if (const Rows r = chunk_rows(tensor / grain, static_cast<int>(count), static_cast<int>(i)); r.count() > 0)
         pieces.push_back(r.count() * grain);
@@ -311,7 +311,7 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
   const GradientPlacement placement = placement_of(schedule, plan.groups, plan.shape, decision);
   plan.structure = build_structure(structure_key(schedule, outline, decision, placement, Phases::both));
   if (placement != GradientPlacement{}) {
-    if (plan.shape.parallel.replicas() > 1)  // of the layer after this one, in the steady state
+    if (plan.shape.parallel.replicas() > 1)  // gradients of the next layer, in the steady state
       plan.gradients.push_back({1, gradient_bytes(plan.shape), -1, false});
     if (!placement.experts.empty())
       plan.gradients.push_back({0, expert_gradient_bytes(plan.shape), last_expert(*plan.structure), true});

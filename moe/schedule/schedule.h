@@ -1,5 +1,5 @@
 #pragma once
-// A schedule is one file: a row of this table and a function that lays out the MoE part's tasks.
+// A schedule is one file: a row of this table and a function that orders the MoE part's tasks on lanes.
 #include <map>
 #include <memory>
 #include <span>
@@ -16,32 +16,32 @@ namespace moe {
 class LayerBuilder;
 class LayerPricer;
 
-/// Which lanes carry communication.
-///   one_comm           one for all of it
-///   by_network         one a network
-///   by_network_copy    one a network, one for re-layout copies
-///   by_network_gradient  one a network, one for gradients that shares theirs
+/// The lanes that carry communication.
+///   one_comm           one lane for all of it
+///   by_network         one lane per network
+///   by_network_copy    one lane per network, and one for re-layout copies
+///   by_network_gradient  one lane per network, and one for gradients that shares their network
 enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
-/// Which degrees a schedule has: r = 1; one r for both phases; r_f and r_b apart; one r, so that an AlltoAll's
-/// chunk has at most micro_op_bytes.
+/// The degrees of a schedule: r = 1; one r for both phases; separate r_f and r_b; or one r such that a chunk of an
+/// AlltoAll has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
-/// Where the waiting gradients go in a backward.
-///   after         all of them once everything else is done
+/// Where a backward sends the waiting gradients.
+///   after         all of them after everything else
 ///   beside_dense  some beside the dense part, the others after everything else
 ///   adaptive      some inside the MoE part, the others beside the dense part
 ///   micro_ops     pieces of fixed size, each started when its lane is idle and nothing else waits for it
 ///   fixed         fused pieces between the last AlltoAll of this layer and what follows it on the lane
 ///   own_lane      fused pieces from the start, on a lane of their own
 enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
-/// How gradients become pieces: each tensor cut alone into micro_op_bytes, or tensors fused until they reach
+/// How gradients are divided into pieces: each tensor cut into micro_op_bytes, or tensors fused until they reach
 /// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
-/// What a schedule searches among the orders of a whole iteration (moe/search/wave.h). The tasks of a turn are ordered
-/// freely; those of the next one wait for all of them. Weight gradients stay in their backward's turn.
-///   none          nothing: passes follow each other, and each is ordered alone
-///   any           everything: there are no turns
-///   pairs         a turn: a layer's forward, and one of the micro-batch before, from its last layer on, backward
+/// The orders of a whole iteration that a schedule searches (moe/search/wave.h). Tasks of a turn may be in any order;
+/// those of the next turn wait for all of them. Weight gradients stay in the turn of their backward.
+///   none          no search: passes follow each other, and each is ordered separately
+///   any           all orders: there are no turns
+///   pairs         a turn: a layer's forward, and a layer's backward of the micro-batch before, from the last layer on
 ///   two_forwards  a turn: the forwards, or the backwards, of two micro-batches
 ///   late_weights  a turn: the forward, or the backward, of a micro-batch
 ///   in_turn       a turn: the forward, or the backward, of a layer
@@ -53,20 +53,20 @@ struct Schedule {
   LaneLayout lanes;
   DegreePolicy degrees;
   GradientPolicy gradients;
-  /// Adds the MoE part of every chunk, and where gradients may go among it, in lane order; for either phase.
+  /// Adds the MoE part of every chunk, and the points where gradients may be sent, in lane order, in either phase.
   void (*moe_part)(LayerBuilder&);
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
-  bool searched_order = false;   // the order of G and S on the intra lane is part of the decision
-  bool holds_micro_ops = false;  // none starts between a combine's backward and its AlltoAll (Lina section 6.1)
-  bool in_sequence = false;      // nothing of the MoE part runs beside anything: the shared expert goes before it
-  bool halves_backward = false;  // experts and attention: gradients of their inputs first, which others wait for
-  bool packs_experts = false;    // the experts a device holds are part of the decision (Lina section 4.2)
+  bool searched_order = false;   // the decision includes the order of G and S on the intra lane
+  bool holds_micro_ops = false;  // no micro-op starts between a combine's backward and its AlltoAll (Lina section 6.1)
+  bool in_sequence = false;      // nothing overlaps with the MoE part: the shared expert goes before it
+  bool halves_backward = false;  // experts and attention: first gradients of inputs, for which others wait
+  bool packs_experts = false;    // the decision includes the experts per device (Lina section 4.2)
   IterationOrder iteration = IterationOrder::none;
-  /// The schedules among which this one chooses; then it has no tasks of its own.
+  /// The schedules from which this one chooses; such a schedule has no tasks of its own.
   std::span<const Schedule* const> variants = {};
 
-  /// Returns whether it orders the tasks of all passes of a model at once.
+  /// Returns whether the schedule orders the tasks of all passes of a model together.
   bool orders_iterations() const { return iteration != IterationOrder::none; }
 };
 
@@ -78,7 +78,7 @@ void require_usable(bool ok, const Schedule& schedule, fmt::format_string<Args..
                        .subject = fmt::format("schedule {}", schedule.name)});
 }
 
-/// Schedules, in the order of `list`: those objects to which `variants` point.
+/// Schedules in the order of `list`, as references to the objects to which `variants` point.
 class ScheduleTable {
  public:
   class Iterator {
@@ -109,56 +109,56 @@ class ScheduleTable {
  private:
   std::span<const Schedule* const> rows_;
 };
-/// Those of a layer, which order one pass after the other in models too; those of models alone; all of them.
+/// Schedules of a layer, which also order a model pass by pass; schedules only of models; all of both.
 ScheduleTable schedules();
 ScheduleTable iteration_schedules();
 ScheduleTable all_schedules();
-/// Returns the schedule of that name among all. Throws BadInput listing the known names.
+/// Returns the schedule of that name, of a layer or of models. Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
 /// The order of G and S on the intra lane, "GGSGSS"; empty: every G before any S.
 using LaneOrder = std::string;
 
-/// Lina's and DDP's sizes of a gradient piece.
+/// Sizes of a gradient piece in Lina and DDP.
 inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
 /// The most tasks of a plan and the most pieces of a layer's gradients; more are refused. A task takes about 800 bytes.
 inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
-/// Values of Decision::gaps: after the last task of a backward's MoE part; after the last task of the piece's lane.
+/// Special values of Decision::gaps: after the last task of a backward's MoE part; after the last task on the lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
-/// What the search decides for one layer.
+/// The decision of the search for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
-  int64_t gar_in_moe_bytes = 0;        // adaptive gradients: put into the MoE part; the others go beside the dense part
-  int64_t gar_beside_dense_bytes = 0;  // beside_dense gradients: put there; the others go after everything else
-  int64_t gar_after_bytes = 0;         // adaptive gradients: of the others, those that go after everything else
+  int64_t gar_in_moe_bytes = 0;        // adaptive: sent in the MoE part; the others go beside the dense part
+  int64_t gar_beside_dense_bytes = 0;  // beside_dense: sent beside it; the others go after everything else
+  int64_t gar_after_bytes = 0;         // adaptive: the part of the others that goes after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
-      {};  // micro_ops: by piece, how many tasks of this backward go before it on its lane; no entry: all
+      {};  // micro_ops: by piece, the tasks of this backward that precede it on its lane; missing entries: all
   LaneOrder order_forward = {}, order_backward = {};
-  int packing = 1;                    // experts a device holds, in multiples of the case's own
-  const Schedule* variant = nullptr;  // of a schedule that chooses
+  int packing = 1;                    // experts per device, in multiples of the case's own
+  const Schedule* variant = nullptr;  // the schedule chosen among `variants`
 };
 
-/// Returns the decision that puts `bytes` of the gradients into the first of the two places that the schedule has for
+/// Returns the decision that sends `bytes` of the gradients in the first of the schedule's two places for
 /// them.
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
 
-/// Names two places for gradients. Behind everything else they pay only where they would slow what they run beside.
+/// Two places for gradients. Sending after everything else pays only if overlapping tasks would be slowed.
 enum class SplitPlaces { moe_dense, moe_after, dense_after };
 /// Returns the pairs of places between which one layer's gradients may be split.
 std::span<const SplitPlaces> split_places(const Schedule& schedule, bool contended);
-/// Puts `first` of `all` bytes into the first of two places, and the others into the second.
+/// Puts `first` of `all` bytes into the first of two places, and the rest into the second.
 void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first, int64_t all, Decision& decision);
 
-/// Throws BadInput for degrees or a gradient split that the schedule does not have: DegreePolicy, GradientPolicy.
+/// Throws BadInput for degrees or a gradient split that the schedule does not allow: DegreePolicy, GradientPolicy.
 void check_decision(const Schedule& schedule, const Decision& decision);
 
 /// Throws Unsupported for a schedule that orders whole iterations.
 void check_one_layer(const Schedule& schedule);
 
-/// Throws Unsupported where the schedule's flow has no meaning on this parallel shape.
+/// Throws Unsupported if the schedule's flow is not defined for this parallel shape.
 void check_shape(const Schedule& schedule, const LayerCase& shape);
 
 /// Returns whether the schedule's gradients are split between two places: adaptive, beside_dense.
@@ -166,22 +166,22 @@ bool splits_gradients(const Schedule& schedule);
 /// Returns whether the schedule's gradients are sent in pieces: micro_ops, fixed, own_lane.
 bool in_pieces(const Schedule& schedule);
 
-/// Where gradient slices stand in a backward.
+/// Where a backward sends slices of gradients.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;
   auto operator<=>(const GradientSlots&) const = default;
 };
 struct GradientPlacement {
   GradientSlots slots;
-  std::vector<int> gaps;      // ascending: Decision's
-  std::vector<bool> experts;  // by piece: of the experts, which goes no earlier than they made it; empty: none
+  std::vector<int> gaps;      // Decision's, ascending
+  std::vector<bool> experts;  // by piece: gradients of experts, sent after the experts made them; empty: none
   auto operator<=>(const GradientPlacement&) const = default;
 };
 
-/// Names one phase alone (what the search replays) or both in sequence (what runs).
+/// One phase alone (replayed by the search) or both in sequence (executed).
 enum class Phases : uint8_t { forward, backward, both };
 
-/// All that a layer's structure depends on.
+/// Everything that a layer's structure depends on.
 struct StructureKey {
   const Schedule* schedule = nullptr;
   Phases phases = Phases::both;
@@ -189,10 +189,10 @@ struct StructureKey {
   GradientPlacement gradients;
   LaneOrder order_forward, order_backward;
   GroupNetworks networks{};
-  int peers = 1;  // ranks of the EP group, where the structure depends on it
+  int peers = 1;  // ranks of the EP group, if the structure depends on them
   bool shared_expert = false;
-  bool dense = false;       // the layer has no experts: degrees say nothing
-  bool recomputes = false;  // of both phases: the backward begins with the forward
+  bool dense = false;       // no experts: degrees do not matter
+  bool recomputes = false;  // both phases: the backward begins by repeating the forward
   auto operator<=>(const StructureKey&) const = default;
 };
 
@@ -200,31 +200,31 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
                            const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// Returns the gradients' tensors, bytes each: what a rank sums over DP for one layer (attention's
-/// projections that MP ranks share out; the shared expert's).
+/// Returns the bytes of each gradient tensor that a rank sums over DP for one layer: attention's projections, which MP
+/// ranks share, and those of the shared expert.
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
-/// Cuts tensors into pieces as the schedule does, and returns the bytes of each. Throws BadInput for more than
-/// kMostPieces.
+/// Cuts tensors into pieces as the schedule does, and returns the bytes of each piece. Throws BadInput for more than
+/// kMostPieces pieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
 /// Cuts a layer's gradient_tensors() by pieces_of().
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// Cuts the gradients of a rank's experts by pieces_of(), each of their matrices a tensor (Lina section 4.2); none
-/// where the schedule leaves the sum over EDP to the end, or EDP has one rank.
+/// Cuts the gradients of a rank's experts by pieces_of(), each of their matrices being a tensor (Lina section 4.2).
+/// Returns none if the schedule sums over EDP at the end, or if EDP has one rank.
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
 /// Returns the task after which the gradients of a layer's experts exist.
 int last_expert(const Structure& structure);
 
-/// These return the places that `schedule` uses for the gradients, and their slices in the order of sending.
+/// These return the places at which `schedule` sends gradients, and their slices in the order of sending.
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision);
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
-/// Returns the case that a decision trains: with `packing` times as many experts a device, and EP groups that much
-/// smaller; with Rounding::lcm, T_rank a multiple of both degrees, unless the case says of what already. Throws
-/// Unsupported where packing does not divide, BadInput where so many rows are too many bytes.
+/// Returns the case after a decision: with `packing` times as many experts per device and EP groups that are smaller by
+/// that factor; with Rounding::lcm, T_rank is a multiple of both degrees unless the case already sets a multiple.
+/// Throws Unsupported if `packing` does not divide, BadInput if the rows exceed the countable bytes.
 LayerCase decided_case(const LayerCase& shape, const Decision& decision);
 
 /// Returns the plan of one layer, forward and backward, checked.

@@ -11,7 +11,7 @@ extern const Schedule kDsMoe, kDsMoeReplicated, kTutel, kTutelImproved, kPipemoe
     kMontaO3, kMonta, kLinaBaseline, kLinaFixed, kLinaPriority, kLinaPartition, kLina, kLinaPacked, kWave, kPair1f1b,
     kLancet, kFlowmoe, kChunkedEp;
 
-/// All of them, those that order iterations last.
+/// All schedules; those that order iterations come last.
 inline constexpr std::array kSchedules{
     &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
     &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,
@@ -19,7 +19,7 @@ inline constexpr std::array kSchedules{
     &kLinaPriority,  &kLinaPartition,    &kLina,    &kLinaPacked,    &kWave,        &kPair1f1b,     &kLancet,
     &kFlowmoe,       &kChunkedEp};
 
-/// Adds MoNTA's chunks: AlltoAll, AllGather and copy of each in turn, then the expert, then the same chain home.
+/// Adds MoNTA's chunks: AlltoAll, AllGather and copy of each in turn, then the expert, then the same chain back.
 void monta_chunks(LayerBuilder& b);
 
 }  // namespace moe

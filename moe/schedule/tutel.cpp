@@ -1,4 +1,4 @@
-// Tutel with PipeMoE's degree: communication on one lane, beside the experts; one r for both phases.
+// Tutel with PipeMoE's degree: all communication on one lane, overlapping with the experts; one r for both phases.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -24,8 +24,8 @@ const Schedule kTutel{"tutel",
                       GradientPolicy::after,
                       one_lane_order};
 
-// Tutel-Improved (FSMoE section 6.3): PipeMoE with Gradient-AllReduce beside the non-MoE part, what does not fit there
-// after it.
+// Tutel-Improved (FSMoE section 6.3): PipeMoE with Gradient-AllReduce beside the non-MoE part; gradients that do not
+// fit there go after it.
 
 const Schedule kTutelImproved{"tutel-improved",
                               "as tutel, gradients beside the dense part's backward (FSMoE's Tutel-Improved)",
@@ -34,8 +34,8 @@ const Schedule kTutelImproved{"tutel-improved",
                               GradientPolicy::beside_dense,
                               one_lane_order};
 
-// PipeMoE with Lina's gradient micro-ops, as FSMoE compares itself with them (FSMoE section 6.4): whenever its lane is
-// idle and no AlltoAll waits, the next piece of 30 MB is started; an AlltoAll that arrives then waits for it.
+// PipeMoE with Lina's gradient micro-ops, FSMoE's baseline (FSMoE section 6.4): whenever their lane is idle and no
+// AlltoAll waits, the next piece of 30 MB starts; an AlltoAll that arrives then waits for it.
 
 const Schedule kPipemoeLina{.name = "pipemoe+lina",
                             .summary = "as tutel, gradients in 30 MB pieces wherever the lane is idle (PipeMoE + Lina)",

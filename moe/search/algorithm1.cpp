@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// A difference of times as a function of r: constant + linear r + inverse / r. All seven questions ask whether
+// A difference of times as a function of r: constant + linear r + inverse / r. Each of the seven questions asks whether
 // one of these is above 0.
 struct Difference {
   double constant = 0, linear = 0, inverse = 0;
@@ -46,21 +46,21 @@ std::array<Difference, 7> differences(const PhaseCosts& c) {
           gar - exposed};
 }
 
-// Returns where an answer may change, ascending, with both ends of the range: r times a difference is a quadratic.
+// Returns the degrees at which an answer may change, ascending, with both ends of the range: roots of quadratics in r.
 std::vector<double> breakpoints(const PhaseCosts& costs, double most_degree) {
   std::set<double> points{1, most_degree};
   for (const Difference& d : differences(costs)) {
     if (d.constant == 0 && d.linear == 0 && d.inverse == 0) continue;  // the same answer everywhere
     const auto roots = boost::math::tools::quadratic_roots(d.linear, d.constant, d.inverse);
     for (const double root : {roots.first, roots.second})
-      if (root > 1 && root < most_degree) points.insert(root);  // false of NaN: no root
+      if (root > 1 && root < most_degree) points.insert(root);  // false for NaN, which means no root
   }
   return {points.begin(), points.end()};
 }
 
 CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, double end) {
   const auto seconds = [&](double r) { return case_seconds(which, costs, r); };
-  constexpr int kBits = std::numeric_limits<double>::digits / 2;  // the most that a minimum's place can be known to
+  constexpr int kBits = std::numeric_limits<double>::digits / 2;  // limit of the precision of a minimum's position
   const auto [r, least] = boost::math::tools::brent_find_minima(seconds, begin, end, kBits);
   CaseMinimum best{begin, seconds(begin)};
   for (const CaseMinimum& candidate : {CaseMinimum{r, least}, CaseMinimum{end, seconds(end)}})
@@ -68,7 +68,7 @@ CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, doub
   return best;
 }
 
-// Adds the largest of {1, 2, 4, 8} not above and the smallest not below, as far as `most_degree` allows.
+// Adds the largest of {1, 2, 4, 8} that is not above `degree` and the smallest not below it, up to `most_degree`.
 void add_powers(double degree, int most_degree, std::set<int>& degrees) {
   int below = 1, above = 0;
   for (const int power : {8, 4, 2, 1})
@@ -145,7 +145,7 @@ std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, d
   };
   const std::vector<double> points = breakpoints(costs, most_degree);
   for (size_t i = 0; i < points.size(); ++i) {
-    const int at_point = case_of(questions(costs, points[i]));  // equality counts as no: it may be a case of its own
+    const int at_point = case_of(questions(costs, points[i]));  // equality counts as no, so it may be another case
     offer(at_point, {points[i], case_seconds(at_point, costs, points[i])});
     if (i + 1 == points.size()) break;
     const int which = case_of(questions(costs, (points[i] + points[i + 1]) / 2));

@@ -1,9 +1,9 @@
-// Idea: any set of lanes that can be busy at once gets through its work at rates that contention gives. The least time
-// of sets that together do all work is a linear program, and every feasible point of its dual is a lower bound.
-// Invariant: what is left out makes the bound smaller, never larger. Tasks may be broken off at any time, and chunks
-// wait for none before them; `load_of` keeps only what the first and the last tasks of the MoE part can't run beside.
-// Every price of gradients that is tried gives a bound, so that the search for the best need not be exact.
-// Source: lower bounds by sets of activities that can run at once (Mingozzi et al. 1998), here with rates.
+// Idea: any set of lanes that can be busy together completes its work at rates that contention gives. The least time of
+// sets that together complete all work is a linear program, and every feasible point of its dual is a lower bound.
+// Invariant: what is ignored makes the bound smaller, never larger. Tasks may be interrupted at any time, and chunks do
+// not wait for earlier ones; `load_of` separates only tasks that can't overlap with the first and last of the MoE part.
+// Every price of gradients that is tried gives a bound, so the search for the best price need not be exact.
+// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/search/contended_bound.h"
 
 #include <algorithm>
@@ -24,21 +24,21 @@ struct Use {
   int lane = -1;
 };
 
-// Names work of the MoE part that may run beside other work of it: dispatches but the first and combines but the last;
-// AllGathers and ReduceScatters; the first and the last of these, beside which no expert runs; experts.
+// Work of the MoE part that may overlap with other work of it: dispatches except the first and combines except the
+// last; AllGathers and ReduceScatters; the first and the last of these, with which no expert overlaps; experts.
 enum Work : size_t { exchanges, gathers, ends, experts, kWorks };
 
 struct Load {
-  std::vector<std::pair<Use, double>> alone;  // beside gradients at most
+  std::vector<std::pair<Use, double>> alone;  // overlap with gradients at most
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
-  LinearProgram program;               // a row for each set of work that can run at once, with gradients and without
-  std::vector<double> gradient_rates;  // in it, by row
+  LinearProgram program;               // a row for each set of work that can run together, with and without gradients
+  std::vector<double> gradient_rates;  // rate of gradients in each row
 };
 
-// The first dispatch and the last combine have the MoE part for themselves: all else waits for one or is waited for by
-// the other. A shared expert runs beside both, and beside the first and last of the others; its collectives are left
-// out. Weight gradients that nothing waits for do as it does; attention's are left out.
+// The first dispatch and the last combine overlap with nothing in the MoE part: all other tasks wait for the one, or
+// the other waits for them. A shared expert overlaps with both, and with the first and last of the others; its
+// collectives are ignored. Weight gradients for which no task waits are treated like it; attention's are ignored.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
   const bool beside = std::ranges::any_of(
@@ -73,7 +73,7 @@ class Prices {
     gradients_.resource = network_ == Network::intra ? Resource::intra : Resource::inter;
   }
 
-  // Returns the least seconds of a pass beyond what its gradients pay, where a second of them is worth `price`.
+  // Returns the least seconds of a pass, minus the value of its gradients, of which a second is worth `price`.
   double least(Load& load, double price) const {
     double seconds = 0;
     for (const auto& [use, alone] : load.alone) seconds += alone * worth(use, price);
@@ -114,7 +114,7 @@ class Prices {
   static bool possible(size_t set, std::span<const Use> running) {
     if ((set >> ends & 1) != 0 && (set >> experts & 1) != 0) return false;
     for (size_t i = 0; i < running.size(); ++i) {
-      if (running[i].lane < 0) return (set & (set - 1)) == 0;  // work that there is not: alone, so that it has a limit
+      if (running[i].lane < 0) return (set & (set - 1)) == 0;  // no such work: a row of its own, so that it has a limit
       for (size_t j = 0; j < i; ++j)
         if (running[i].lane == running[j].lane) return false;
     }
@@ -126,7 +126,7 @@ class Prices {
   Use gradients_;
 };
 
-// Returns the least that a byte costs in a slice of any size up to `all`; on a straight curve its slope.
+// Returns the least seconds per byte of a slice of any size up to `all`; for a straight curve, its slope.
 double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   if (pricer.gradient_bends().empty())
@@ -139,7 +139,7 @@ double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   return least;
 }
 
-// Returns a concave function's most on [0, 1].
+// Returns the maximum of a concave function on [0, 1].
 template <class Function>
 double most_of(const Function& at) {
   double low = 0, high = 1, best = std::max(at(0), at(1));
@@ -188,8 +188,8 @@ class LeastModel {
   }
 
  private:
-  // The last layer's gradients, and all that are made behind it, are sent after everything else. The first layer runs
-  // beside none but those that were `waiting`, which may be left out.
+  // The gradients of the last layer and all that are made after it are sent after everything else. The first layer
+  // overlaps only with those that were `waiting`, which may be ignored.
   double backward(int64_t waiting) {
     const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
     const int64_t of_last = dense_.last ? dense_.made_bytes : made, last = of_last + passes_.last_bytes;
@@ -218,7 +218,7 @@ class LeastModel {
 
   int64_t made_by_all(int64_t made) const { return layers_ * made + dense_.layers * dense_.made_bytes; }
 
-  // What a pass of a larger degree sends beside itself fits where its gradients' lane is idle.
+  // A pass of a larger degree can send gradients while their lane is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
     const Prices prices(pricer_, *degrees.passes.front().structure);
     double least = kNever;

@@ -1,5 +1,5 @@
 #pragma once
-// Bounds what no decision for a model can beat, contention counted: by how much a partition may be off.
+// Lower bounds on all decisions for a model, contention included: they limit the error of a partition.
 #include <limits>
 #include <memory>
 #include <span>
@@ -17,36 +17,36 @@ struct PricedPass {
   double makespan_s = 0;
 };
 
-/// One phase at all degrees that may be chosen: these one by one, and all larger ones together.
+/// One phase at all degrees that may be chosen: the smaller ones one by one, and all larger ones together.
 struct PricedDegrees {
   std::vector<PricedPass> passes;
-  double beyond_s = std::numeric_limits<double>::infinity();  // a larger one's least; infinity: there is none
-  double busy_beyond_s = 0;                                   // of its gradients' lane, without these
+  double beyond_s = std::numeric_limits<double>::infinity();  // least of larger degrees; infinity: there are none
+  double busy_beyond_s = 0;                                   // of the gradients' lane, without gradients
 };
 
-/// Both phases of a layer, and what gradients a model has beside its layers'.
+/// Both phases of a layer, and the gradients of a model that are not its layers'.
 struct PricedPasses {
   PricedDegrees forward, backward;
-  bool same_degree = false;  // of both: they stand in pairs
-  bool any_order = false;    // lanes may have other orders than these structures
-  int64_t last_bytes = 0;    // gradients made after all layers' (an embedding's)
+  bool same_degree = false;  // both phases must have the same degree, so passes form pairs
+  bool any_order = false;    // lanes may have other orders than in these structures
+  int64_t last_bytes = 0;    // gradients made after those of all layers (an embedding's)
   int64_t first_bytes = 0;   // gradients that wait when the backward begins (an output projection's)
 };
 
-/// These bound what FSMoE's flow runs (Flow::sharded): one pass, and `layers` layers of one stage with one micro-batch,
-/// whatever their degrees and orders and wherever gradients are sent; `overlaps`: beside other work.
+/// These return lower bounds on the seconds of FSMoE's flow (Flow::sharded): of one pass, and of `layers` layers of one
+/// stage with one micro-batch, for all degrees and orders and all places of gradients. `overlaps`: beside other work.
 ///
-/// At any time some set of lanes is busy, and its tasks pass at the rates that contention gives that set. The times of
-/// all sets must together do all work, so that their least sum is a linear program. Its dual has a price for each kind
-/// of work: no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
-/// `gradients_s`: seconds of what is sent beside one pass, at least; 0: nothing.
+/// At any time, some set of lanes is busy, and its tasks run at the rates that contention gives to that set. All sets
+/// together must complete all work, so their least total time is a linear program. Its dual has a price for each kind
+/// of work such that no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
+/// `gradients_s`: least seconds of the gradients sent beside one pass; 0: none.
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
-/// Returns the least seconds that `bytes` of gradients take, in whatever slices.
+/// Returns a lower bound on the seconds of sending `bytes` bytes of gradients, in any slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
-/// The dense layers between those of the passes that a bound is asked of.
+/// The dense layers between the MoE layers of a bound.
 struct PricedDense {
   int layers = 0;
-  bool first = false, last = false;  // one is the first, the last, that a backward visits
+  bool first = false, last = false;  // whether one is the first, or the last, in the backward
   int64_t made_bytes = 0;            // gradients of each
   PricedPass forward = {}, backward = {};
 };

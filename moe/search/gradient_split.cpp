@@ -65,7 +65,7 @@ class SplitSearch {
     int64_t bytes = 0;  // in the first place
     double first_s = 0, second_s = 0;
   };
-  struct Piece {  // between two bends; of its two splits every path's seconds follow
+  struct Piece {  // between two bends; two of its splits determine every path's seconds
     double begin = 0, end = 0;
     Split first, second;
   };
@@ -84,7 +84,7 @@ class SplitSearch {
     return bends;
   }
 
-  // Adds the element there and its neighbours: bends and crossings lie inside elements.
+  // Adds the element at `bytes` and its neighbours, because bends and crossings may be inside elements.
   void add(double bytes, std::vector<int64_t>& sizes) const {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})
@@ -94,11 +94,11 @@ class SplitSearch {
   void add_piece(double begin, double end) {
     const int64_t first = static_cast<int64_t>(begin + (end - begin) / 4);
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
-    if (second - first < grain_) return;  // its ends' neighbours are all that lies between
+    if (second - first < grain_) return;  // the neighbours of its ends cover the piece
     pieces_.push_back({begin, end, split(first), split(second)});
   }
 
-  // Adds the bytes inside a piece at which two of the paths with slices are equally long.
+  // Adds the bytes inside a piece for which two of the paths with slices are equally long.
   void add_crossings(const SplitPaths& paths, const Piece& piece, std::vector<int64_t>& sizes) const {
     const auto lengths = [&](const Split& s) {
       return std::array{paths.first + s.first_s, paths.second + s.second_s, paths.both + s.first_s + s.second_s};
@@ -109,7 +109,7 @@ class SplitSearch {
       if (before == after) continue;
       const double crossing = static_cast<double>(piece.first.bytes) +
                               before / (before - after) * static_cast<double>(piece.second.bytes - piece.first.bytes);
-      if (crossing > piece.begin && crossing < piece.end) add(crossing, sizes);  // the bends are there already
+      if (crossing > piece.begin && crossing < piece.end) add(crossing, sizes);  // the bends have been added
     }
   }
 
@@ -181,8 +181,8 @@ class ContendedSplit {
 
 }  // namespace
 
-// Under contention a path with a slice may be longer than the longest without, however short the slice is: what is not
-// there is on none.
+// Under contention, a path with a slice may be longer than the longest path without it, however short the slice is. So
+// paths through slices of 0 seconds are ignored.
 double SplitPaths::seconds(double first_s, double second_s) const {
   double longest = neither;
   if (first_s > 0) longest = std::max(longest, first + first_s);

@@ -9,12 +9,12 @@
 namespace moe::search {
 namespace {
 
-constexpr size_t kStateLimit = 20000;  // partial orders kept in one search: r = 12 stays below it
+constexpr size_t kStateLimit = 20000;  // limit of partial orders kept in one search; r = 12 stays below it
 constexpr double kTie = 1e-12;
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-// Returns the most of each lane's load between what leads to it and what follows it.
+// Returns a lower bound for all orders: the largest lane load, plus the least time before and after it.
 double least_possible(const ChunkTimes& t) {
   const double to_intra = t.dispatch.front(), from_intra = t.combine.back();
   return std::max({sum(t.dispatch) + t.gradients + sum(t.combine),
@@ -51,7 +51,7 @@ class Replayed {
     return std::max(state.combined, std::max(state.intra, times_.shared_end()) + times_.shared_reducescatter);
   }
 
-  // Adds an AllGather. `compute`: the end of the last expert that was started, where none of them waits any more.
+  // Adds an AllGather. `compute`: the end of the last started expert, if no expert waits for its ReduceScatter.
   void gather(State& state, size_t g, double compute) const {
     state.intra = std::max(state.intra, arrived_[g]) + times_.allgather[g];
     const double before = state.experts.empty() ? compute : state.experts.back();
@@ -87,7 +87,7 @@ void add_orders(LaneOrder order, size_t gathers, size_t scatters, std::vector<La
   if (scatters > gathers) add_orders(order + 'S', gathers, scatters - 1, all);
 }
 
-// Returns the order of whichever can start first; at a tie the AllGather.
+// Returns the order that always runs the task that can start first; in a tie, the AllGather.
 LaneOrder greedy_order(const ChunkTimes& times) {
   const Replayed replayed(times);
   State state = replayed.begin();
@@ -121,7 +121,7 @@ class ParetoSearch {
     }
   }
 
-  // Rows by s of the states with g AllGathers done; a row of g + 1 is made from that of g.
+  // `row` has, by s, the states with g AllGathers done; the row of g + 1 is made from it.
   OrderChoice run() {
     const size_t r = times_.degree();
     std::vector<std::vector<Known>> row(1, {{replayed_.begin(), times_.shared_end()}});
@@ -237,7 +237,7 @@ namespace {
 
 ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
   ChunkTimes times;
-  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // else nothing of the MoE part waits behind them
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // otherwise no task of the MoE part waits for gradients
   const bool exact = pricer.shape().rounding == Rounding::exact;
   const auto of = [&](TaskKind kind, GroupKind group) {
     std::vector<double> chunks(degree);
@@ -262,21 +262,21 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-// Returns whether there is more than one order: one lane for all has one. Without an AlltoAll gradients take its place.
+// Returns whether there are several orders: not with one lane for all. Without an AlltoAll, gradients take its place.
 bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
-// Returns whether a shared expert's collectives have the lane of the AlltoAlls, which chunk_times does not know.
+// Returns whether a shared expert's collectives use the lane of the AlltoAlls, which chunk_times does not support.
 bool shared_elsewhere(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
          network(GroupKind::mp) != network(GroupKind::esp);
 }
 
-// Returns what the best forward, of FSMoE's order, has beside the MoE part.
+// Returns the seconds of the best forward, in FSMoE's order, outside of the MoE part.
 double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
   if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
   return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
@@ -307,26 +307,26 @@ void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
   }
 }
 
-// Searches the order of AllGathers and ReduceScatters under contention, where no order dominates another before both
-// have ended: each is replayed.
+// Searches the order of AllGathers and ReduceScatters under contention, where no partial order dominates another, so
+// each is replayed.
 struct ContendedOrder {
   Decision decision;  // degree, order and split of one phase
   double seconds = 0;
-  double least = 0;  // no order of this degree takes less; below `seconds` where not all were tried
+  double least = 0;  // lower bound for this degree's orders; below `seconds` if not all were tried
 };
 
 class ContendedOrders {
  public:
   ContendedOrders(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
 
-  // Returns the best order of `phase` at this degree, with the best gradient split of each that the search for it left
-  // open: of every order up to degree kAllOrders, beyond it from the best of lane_orders by swaps of neighbours.
-  // Returns `from` where none beats its `seconds`. `least`: a bound of this degree.
+  // Returns the best order of `phase` at this degree, each with its best gradient split unless a bound excludes it:
+  // over all orders up to degree kAllOrders; beyond it, from the best of lane_orders by swaps of neighbours. Returns
+  // `from` if none beats its `seconds`. `least`: a lower bound for this degree.
   ContendedOrder best(Phase phase, int degree, double least, ContendedOrder from);
 
  private:
   void visit(const LaneOrder& order);
-  // Returns the bytes in the first of a split's two places that take least; none: no split between them beats the
+  // Returns the best number of bytes in the first of a split's two places; none if no split between them beats the
   // best.
   std::optional<int64_t> best_bytes(const Decision& split);
   void swap_neighbours();
@@ -396,11 +396,11 @@ void ContendedOrders::swap_neighbours() {
   for (double before = best_.seconds + 1; better(best_.seconds, before);) {
     before = best_.seconds;
     const LaneOrder from = order_of(best_.decision);
-    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // no order of this degree is the best
-    int ahead = 0;                                                // AllGathers whose ReduceScatter is to come
+    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // the best order is not of this degree
+    int ahead = 0;                                                // AllGathers whose ReduceScatter is still to come
     for (size_t i = 0; i + 1 < from.size(); ++i) {
       ahead += from[i] == 'G' ? 1 : -1;
-      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S before its G
+      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S would come before its G
       LaneOrder swapped = from;
       std::swap(swapped[i], swapped[i + 1]);
       replay(with(swapped));
@@ -424,7 +424,7 @@ ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, Cont
   return best_;
 }
 
-// Tries every degree that its bound leaves open, smaller ones first.
+// Tries every degree that its bound does not exclude, smaller ones first.
 void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
@@ -466,7 +466,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
   const int most = largest_degree(pricer);
   const double dense = dense_forward(pricer, best);
-  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of degrees searched in part
+  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of incompletely searched degrees
   for (const int r : tried_degrees(choice.forward, pricer)) {
     if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
     if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
@@ -491,7 +491,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   if (!best.exact_order) best.gap = best.total_s() / least - 1;
 }
 
-// Returns the orders that are best without contention: with no gradients in the MoE part, half a layer's, and all.
+// Returns the orders that are best without contention, with no gradients in the MoE part, half a layer's, and all.
 std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
   const LayerPricer& pricer = layer.pricer;
   std::vector<LaneOrder> orders;

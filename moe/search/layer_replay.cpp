@@ -9,7 +9,7 @@
 
 namespace moe::search {
 
-constexpr int64_t kMostTasks = 1'000'000;  // of the structures that are kept: some 200 MB
+constexpr int64_t kMostTasks = 1'000'000;  // of the cached structures: some 200 MB
 
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) {
@@ -85,7 +85,7 @@ LayerResult LayerReplay::result(const Decision& decision) {
   result.moe_forward_s = moe_seconds(decision, Phases::forward);
   result.moe_backward_s = moe_seconds(decision, Phases::backward);
   const PhaseBound forward = bound(Phase::forward), backward = bound(Phase::backward);
-  // The bound holds for all degrees: padding only adds rows.
+  // The bound holds for all degrees, because padding only adds rows.
   LayerCase unpadded = pricer.shape();
   std::optional<LayerPricer> least;
   if (std::exchange(unpadded.row_multiple, 1) > 1) least.emplace(pricer.profile(), unpadded, pricer.options());
@@ -101,7 +101,7 @@ bool LayerReplay::splits() const {
   return splits_gradients(schedule) && pricer.has(GroupKind::dp) && pricer.gradient_bytes() > 0;
 }
 
-// `store.seconds` holds the other tasks' prices.
+// `store.seconds` must have the prices of the other tasks.
 SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) {
   return replayed_paths(
       *c.structure, store.seconds, [&] { return makespan(c); }, to_beat);
@@ -125,7 +125,7 @@ SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const SplitPaths paths = split_paths(c, kUnpriced);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
-  return {paths.neither, paths.neither, paths.first, paths.first};  // nothing goes into the MoE part
+  return {paths.neither, paths.neither, paths.first, paths.first};  // the MoE part gets no gradients
 }
 
 double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slices) {

@@ -1,6 +1,6 @@
 #pragma once
-// Computes what a decision for one layer takes: replays of its phases, their bounds, and its backward by the gradients
-// that are sent in it.
+// Computes the seconds of a decision for one layer: replays of its phases, their bounds, and its backward with the
+// gradients that are sent in it.
 #include <map>
 #include <memory>
 #include <optional>
@@ -17,26 +17,26 @@
 
 namespace moe {
 
-// What the search of one layer finds.
+// The result of the search for one layer.
 
-/// What was decided for one layer under one schedule, and what that takes.
+/// A decision for one layer under one schedule, and its seconds.
 struct LayerResult {
   std::string_view schedule;
   Decision decision;
   double forward_s = 0, backward_s = 0;
-  int forwards = 1;  // more: those that the backward begins with (Recompute::full) are yet to be added to it
+  int forwards = 1;  // more: the forwards that the backward repeats (Recompute::full), not yet added to it
   double moe_forward_s = 0, moe_backward_s = 0;  // first dispatch to last combine and expert_dw
-  Bound bound;                                   // whatever the degrees
-  Bound degree_bound;                            // of the degrees chosen
-  bool exact_order = true;  // of G and S, where it is searched: false if not every one is ruled out
-  double gap = 0;           // the share by which another order may be faster, at most
+  Bound bound;                                   // over all degrees
+  Bound degree_bound;                            // at the chosen degrees
+  bool exact_order = true;  // of G and S, if it is searched: false if some orders are neither tried nor excluded
+  double gap = 0;           // share by which another order may be faster, at most
   MemoryEstimate memory;    // of one rank that trains the layer with this decision
   double total_s() const { return forwards * forward_s + backward_s; }
 };
 
 }  // namespace moe
 
-// Keeps structures compiled for replay, built once: a grid's layers share them.
+// Structures that are compiled for replay once and shared by a grid's layers.
 
 namespace moe::search {
 
@@ -45,7 +45,7 @@ struct CompiledStructure {
       : structure(build_structure(key)), replay(*structure), networks(key.networks) {
     for (const Lane& lane : structure->lanes) shares_a_network |= lane.kind == LaneKind::gradient;
   }
-  /// Returns the seconds until the last task ends, under the contention that there is.
+  /// Returns the seconds until the last task ends, under `contention`.
   double makespan(std::span<const double> seconds, const Contention& contention, std::vector<double>& ends) const {
     if (contention.none() && !shares_a_network) return replay.makespan(seconds, ends);
     return under(contention).makespan(seconds, ends);
@@ -62,7 +62,7 @@ struct CompiledStructure {
   Replay replay;
   GroupNetworks networks;
   bool shares_a_network = false;
-  mutable std::optional<FluidReplay> fluid;  // of the contention last asked for
+  mutable std::optional<FluidReplay> fluid;  // for the most recent contention
   mutable Contention fluid_contention;
 };
 
@@ -86,21 +86,21 @@ struct Candidate {
   double seconds = 0;
 };
 
-/// What all questions share, whatever their schedule and layer: compiled structures, and scratch.
+/// State that all calls share, for any schedule and layer: compiled structures and scratch.
 struct ReplayStore {
-  /// Builds a structure once. Structures are kept until they are too many, then all are let go; who asked for one keeps
-  /// it as long as it wants.
+  /// Returns a structure, built once. The cache is cleared when it exceeds kMostTasks tasks; callers share ownership of
+  /// what it returned.
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
   std::map<StructureKey, std::shared_ptr<const CompiledStructure>> structures;
-  int64_t kept_tasks = 0;    // of `structures`
-  StructureKey ordered_key;  // a searched lane order is asked for once or twice: only the last is kept
+  int64_t kept_tasks = 0;    // tasks of `structures`
+  StructureKey ordered_key;  // a searched lane order is requested only once or twice, so only the last is kept
   std::shared_ptr<const CompiledStructure> ordered;
   BoundShapes bound_shapes;
   std::vector<double> seconds, ends;  // scratch
 };
 
-/// Replays one layer under one schedule that doesn't choose among others. All that it names must outlive it.
+/// Replays one layer under one schedule that doesn't choose among others. All arguments must outlive it.
 class LayerReplay {
  public:
   LayerReplay(const Schedule& of_schedule, const LayerPricer& of_pricer, ReplayStore& shared)
@@ -110,20 +110,20 @@ class LayerReplay {
   const LayerPricer& pricer;
   ReplayStore& store;
 
-  /// Returns the seconds of the phases, which may be one alone.
+  /// Returns the seconds of one or both phases.
   double seconds(const Decision& decision, Phases phases);
   PhaseBound bound(Phase phase);
   /// Returns one phase at one degree, without gradients.
   PricedPass pass(int degree, Phase phase);
-  /// Returns a decision's times, bounds and memory. Throws BadInput for a decision that the schedule can't have.
+  /// Returns a decision's times, bounds and memory. Throws BadInput for a decision that the schedule does not allow.
   LayerResult result(const Decision& decision);
 
-  /// Returns whether the backward has two places for gradients, and some to put there.
+  /// Returns whether the backward has two places for gradients, and gradients to put there.
   bool splits() const;
-  /// Returns the longest paths of a backward, by the slices on them: `first` is the MoE part's slice, `second` the
-  /// dense part's, for adaptive and beside_dense alike; beside_dense leaves `first` empty, as a dense layer does.
+  /// Returns the longest paths of a backward, by the slices on them: `first` is in the MoE part, `second` beside the
+  /// dense part, for adaptive and beside_dense alike; `first` is unused by beside_dense and by dense layers.
   SplitPaths backward_paths(const BackwardOption& option);
-  /// Returns the seconds of a backward with these bytes in the two places that a model's layer has, whatever waits.
+  /// Returns the seconds of a backward with these bytes in the two places of a model's layer, whether or not they wait.
   double backward_with(const BackwardOption& option, LayerSlices slices);
   /// Returns the fastest split of a backward whose other decisions are fixed; any split if none beats `to_beat`.
   Candidate best_split_of(const Decision& decision, double to_beat);
@@ -134,7 +134,7 @@ class LayerReplay {
  private:
   std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);
   std::shared_ptr<const CompiledStructure> compiled_pass(int degree, Phase phase);
-  /// Returns the pass without how long it is.
+  /// Returns the pass without its makespan.
   PricedPass price_pass(const CompiledStructure& c) const;
   double makespan(const CompiledStructure& c);
   SplitPaths split_paths(const CompiledStructure& c, double to_beat);

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Adds a note if a larger degree than any that was tried may be better.
+// Adds a note if a degree larger than all tried ones may be better.
 void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
   const DegreePolicy policy = layer.schedule.degrees;
   const int64_t rows = capacity_rows(layer.pricer.shape());
@@ -29,7 +29,7 @@ void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const Lay
         {PriceNote::Kind::degree_limit, fmt::format("{} is the largest that is tried, of up to {} rows", limit, rows)});
 }
 
-// Adds the forward that a backward begins with to it: nothing of either runs beside the other.
+// Adds the forward that a backward repeats to the backward's times; they do not overlap.
 void add_forward_again(LayerResult& result) {
   for (; result.forwards > 1; --result.forwards) {
     result.backward_s += result.forward_s;
@@ -77,10 +77,10 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
 
 namespace {
 
-// Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): AlltoAlls of E T M N_ESP / N_MP, the MP AllGather of B L M
-// in D1, and in D2 the second AlltoAll with the MP AllGather under it. That pair is taken as measured (row saa), and
-// then neither side counts the sum over ESP; or as replayed, where both do: what lies between the expert's end and the
-// last combine's.
+// Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): both have AlltoAlls of E T M N_ESP / N_MP; D1 has the
+// MP AllGather of B L M, and D2 the second AlltoAll overlapped with it. That overlap is measured (row saa), and
+// then neither side counts the sum over ESP; or replayed, and then both do, from the expert's end to the last
+// combine's.
 bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
   const double rows = pricer.all_rows();
   const double alltoall_s =
@@ -91,7 +91,7 @@ bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double secon
   const std::optional<double> measured = pricer.saa_seconds();
   const double home_s = measured ? alltoall_s : first_moe_s - alltoall_s - expert_s;
   const double overlap_s = measured ? *measured : second_moe_s - alltoall_s - expert_s;
-  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not hang on the last bit of a sum
+  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not depend on rounding
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
   std::vector<LayerResult> results;
   for (const Schedule* variant : schedule.variants) {
     const bool one = variant->degrees == DegreePolicy::one;
-    if (one && std::max(choice.forward, choice.backward) > 1) continue;  // another degree was asked for
+    if (one && std::max(choice.forward, choice.backward) > 1) continue;  // a larger degree was requested
     LayerResult result = search.tune(*variant, pricer, choice);
     result.schedule = schedule.name;
     result.decision.variant = variant;
@@ -111,7 +111,7 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
   for (const LayerResult& result : results) bound = lesser_phases(bound, result.bound);
   for (LayerResult& result : results) result.bound = bound;
   if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
-  LayerCase routed = pricer.shape();  // the model knows no shared expert
+  LayerCase routed = pricer.shape();  // Parm's model has no shared expert
   routed.layer.shared_hidden = 0;
   const LayerPricer alone(pricer.profile(), routed, pricer.options());
   const auto moe_s = [&](size_t i) { return search.tune(*schedule.variants[i], alone, choice).moe_forward_s; };
@@ -158,15 +158,15 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
       if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
       results.push_back(tune_degrees({schedule, next, layer.store}, choice));
     } catch (const Unpriced&) {
-      break;  // without a row for the smaller groups Lina could not have measured them either
+      break;  // Lina could not have measured such groups either
     }
     results.back().decision.packing = packing;
   }
   return results;
 }
 
-// Lina's rule says how far packing may go, and the replay how far it pays: the replicas' gradients cost what the
-// AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan does).
+// Lina's rule limits the packing, and replays choose the best within the limit: the gradients of replicas may cost more
+// than AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan supports).
 LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
   const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();
@@ -180,7 +180,7 @@ LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
 namespace moe::search {
 namespace {
 
-/// Calls body(r_f, r_b) for every pair that schedule, choice and the rows of `pricer` allow.
+/// Calls body(r_f, r_b) for every pair that the schedule, the choice and the rows of `pricer` allow.
 template <class Body>
 void for_each_pair(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& choice, Body body) {
   for (const int forward : tried_degrees(choice.forward, pricer))
@@ -198,7 +198,7 @@ LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
   return {pricer.profile(), padded, pricer.options()};
 }
 
-// Returns the least that any degrees take, each phase by itself.
+// Returns a lower bound on the seconds of all degrees, with each phase separately.
 double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   const auto least = [&](int fixed, Phase phase) {
     const PhaseBound bound = layer.bound(phase);
@@ -211,9 +211,9 @@ double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
 
 }  // namespace
 
-// For every number of rows to which a pair pads, all degrees that divide it are tried as without padding, each phase by
-// itself, the least bound first. A pair that needs fewer rows than it had there has its turn with those; it wins with
-// more only where a measured curve falls, and then the pairs that do need as many are tried one by one.
+// For every number of rows to which some pair pads, all degrees that divide it are tried as without padding, each phase
+// separately, in the order of their bounds. If the best pair needs fewer rows, it is considered with those rows. It
+// wins with more rows only if a measured curve falls; then the pairs that need exactly these rows are tried one by one.
 LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;

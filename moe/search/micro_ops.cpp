@@ -45,7 +45,7 @@ class Freezer {
     double end = 0;
     int layer = -1, passed = 0;
     bool carries_alltoall = false;
-    double held_from = kNothingHeld;  // until the AlltoAll that is imminent
+    double held_from = kNothingHeld;  // until the imminent AlltoAll
   };
 
   bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
@@ -70,7 +70,7 @@ class Freezer {
     if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
     while (lane.next < lane.pieces.size()) {
       const MicroOp& piece = pieces_[lane.pieces[lane.next]];
-      if (piece.made_by >= task.id) break;  // its maker's time is not known yet
+      if (piece.made_by >= task.id) break;  // its maker's end is not known yet
       const double start = start_of(piece, lane);
       if (start >= std::min(ready, lane.held_from)) break;
       send(lane, task.layer);

@@ -1,5 +1,5 @@
-// Makes a stage's backward a partition problem, with its layers' seconds from replays; does what else `exact` compares
-// and tries.
+// Makes a partition problem from a stage's backward, with its layers' seconds from replays, and compares and tries the
+// further decisions of `exact`.
 #include "moe/search/detail/model_partition.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace moe::search {
 namespace {
 
-// True if the seconds are a sum of one function of each slice: in every backward MoE part and dense part follow each
-// other, so that a path through both slices is as long as those through one, and the dense part hides as much.
+// Returns whether the seconds are a sum of functions of each slice: in every backward, the MoE part and the dense part
+// are consecutive, so a path through both slices adds up those through one, and the dense part hides the same time.
 bool separable(const std::vector<SplitPaths>& by_degree) {
   const auto hidden_s = [](const SplitPaths& p) { return p.neither - p.second; };
   return std::ranges::all_of(by_degree, [&](const SplitPaths& p) {
@@ -22,14 +22,14 @@ bool separable(const std::vector<SplitPaths>& by_degree) {
   });
 }
 
-// Adds the last element up to `bytes`, and the one behind it.
+// Adds the last element up to `bytes`, and the next one.
 void add_bend(double bytes, int64_t element, std::vector<int64_t>& bends) {
   if (bytes > 1e15) return;
   const int64_t floor = static_cast<int64_t>(bytes) / element * element;
   bends.insert(bends.end(), {floor, floor + element});
 }
 
-// The AllReduce's seconds by bytes, straight between the knots and on behind the last one.
+// Returns the AllReduce's seconds by bytes, straight between the knots and beyond the last one.
 Points gradient_knots(const LayerPricer& pricer) {
   Points knots;
   const auto add = [&](double bytes) {
@@ -41,7 +41,7 @@ Points gradient_knots(const LayerPricer& pricer) {
   return knots;
 }
 
-// Returns the bytes whose AllReduce takes `seconds`; 0 if it takes longer for any bytes.
+// Returns the bytes whose AllReduce takes `seconds`; 0 if every AllReduce takes longer.
 double bytes_taking(double seconds, const Points& knots) {
   if (seconds <= knots.front()[1]) return 0;
   const auto reaches = std::ranges::find_if(knots, [&](const auto& knot) { return knot[1] >= seconds; });
@@ -51,12 +51,12 @@ double bytes_taking(double seconds, const Points& knots) {
   return from + (seconds - from_s) / (to_s - from_s) * (to - from);
 }
 
-// Returns whether no path of `a` is shorter than that of `b`, without slices and with any.
+// Returns whether every path of `a` is at least as long as that of `b`, without slices and with any.
 bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
 
-// Returns the partitions of all problems, one behind the other.
+// Returns the partitions of all problems, concatenated.
 Partition solved(const PartitionStrategy& strategy, const std::vector<PartitionProblem>& problems) {
   Partition all = strategy.solve(problems.front());
   for (size_t i = 1; i < problems.size(); ++i) {
@@ -154,7 +154,7 @@ void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found)
 
 void BackwardOptions::keep_few() {
   if (paths.size() <= kMostBackwards) return;
-  constexpr int kSteps = 32;  // of either slice, up to the longest pass: what is longer hides behind none
+  constexpr int kSteps = 32;  // per slice, up to the longest pass, because no pass hides a longer slice
   struct Point {
     double moe_s, dense_s, least_s = std::numeric_limits<double>::infinity(), kept_s = least_s;
     size_t best = 0;
@@ -200,7 +200,7 @@ ModelDecision decided(const ModelShape& model, const Partition& partition,
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
   BackwardOptions tried;
   const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
-  // A larger degree keeps its lanes busy longer: once none passes sooner without gradients, none sends them sooner.
+  // A larger degree keeps its lanes busy longer: if no larger degree is faster without gradients, none is with them.
   const PhaseBound bound = layer.bound(Phase::backward);
   double least = std::numeric_limits<double>::infinity();
   for (const int r : tried_degrees(fixed, layer.pricer)) {
@@ -214,8 +214,8 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
   return tried;
 }
 
-// Returns the seconds of a decision without a model's ends, its step and the gathers behind it. `whole_s`: with what
-// there is of them.
+// Returns the seconds of a decision without a model's ends, its step and the gathers after it. `whole_s`: the seconds
+// including them.
 double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
   ModelShape layers = asked.model;
   if (layers.vocabulary == 0 && !layers.step.planned && layers.shape.parallel.zero == 0) return whole_s;
@@ -236,7 +236,7 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   const std::vector<SplitPaths> dense_paths{asked.dense ? asked.dense->backward_paths({}) : SplitPaths{}};
   PartitionLayers layers{partition_layer(schedule, pricer, tried.paths), {}};
   if (asked.dense) layers.dense = partition_layer(schedule, asked.dense->pricer, dense_paths);
-  std::vector<PartitionProblem> problems;  // by stage, where each has its own
+  std::vector<PartitionProblem> problems;  // one per stage, if stages differ
   for (int stage = 0; stage < (stages_apart(asked.model) ? asked.model.shape.parallel.pp : 1); ++stage)
     problems.push_back(stage_problem(asked, layers, stage));
   result.partition = solved(asked.strategy, problems);
@@ -255,7 +255,7 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
       result.partition = partition;
     }
   }
-  // The problem's sum is exact where nothing bends and nothing runs on into the next layer.
+  // The problem's sum is exact if nothing bends and no task runs on into the next layer.
   if (problems.size() > 1) return;
   int64_t rest = problems.front().total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;

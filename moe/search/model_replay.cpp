@@ -6,10 +6,10 @@
 namespace moe::search {
 namespace {
 
-constexpr int64_t kKeptTasks = 1'000'000;  // of structures that are kept: some 50 MB
-constexpr int64_t kTasksToCompile = 50;    // a task is built and checked in the time of so many replayed ones
+constexpr int64_t kKeptTasks = 1'000'000;  // limit for the structures that are kept: some 50 MB
+constexpr int64_t kTasksToCompile = 50;    // replayed tasks that take as long as building and checking one task
 
-// Returns what a plan's structure depends on, makers of slices aside.
+// Returns a name for everything that a plan's structure depends on, except the makers of slices.
 std::string structure_name(const ModelDecision& d, size_t slices) {
   std::string name = std::to_string(d.degree_forward) + ',' + std::to_string(d.degree_backward) + ',';
   name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices);
@@ -43,8 +43,8 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
-// Returns slices in the order in which plans have them: the last micro-batch's backward passes the chunks of layers
-// from the last to the first, and each stage sends in its own order.
+// Returns slices in the order of plans: the last micro-batch's backward runs the chunks of layers from the last to the
+// first, and each stage sends in its own order.
 std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& decision) const {
   const StageSplit split = model_.split();
   std::vector<Slice> slices;
@@ -79,10 +79,10 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
   return true;
 }
 
-// A slice waits for the layer that makes its last byte, or the head; a layer's step for the slice that ends it.
+// A slice waits for the layer, or the head, that makes its last byte; a layer's step waits for the slice that ends it.
 std::string ModelReplay::makers(const std::vector<Slice>& slices) const {
   const StageSplit split = model_.split();
-  std::vector<std::vector<int64_t>> ends;  // by stage, of what its layers make, the last layer's first
+  std::vector<std::vector<int64_t>> ends;  // by stage, ends of its layers' gradients, from the last layer on
   for (int stage = 0; stage < split.stages; ++stage) {
     auto& of_stage = ends.emplace_back();
     const std::vector<int> layers = layers_of_stage(split, stage);
@@ -110,7 +110,7 @@ ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const 
   std::vector<size_t> senders(plan.slices.size());
   for (size_t i = 0; i < structure.tasks.size(); ++i)
     if (const int slice = structure.tasks[i].slice; slice >= 0) senders[slice] = i;
-  for (const size_t sender : senders)  // those that backwards send, and what they leave
+  for (const size_t sender : senders)  // slices of backwards, and the rest of each stage
     if (structure.tasks[sender].kind == TaskKind::gradient) c.slice_task.push_back(sender);
   const Contention& contention = pricer_.profile().contention;
   if (slows_itself(plan, contention))
@@ -208,7 +208,7 @@ class Descent {
     return moved;
   }
 
-  // Counts places for bytes: of backward i the MoE part, 2 i, and beside the dense part, 2 i + 1; the last is the tail.
+  // The number of places for bytes: for backward i, 2 i in the MoE part, 2 i + 1 beside the dense part; last, the tail.
   size_t places() const { return 2 * best_.backwards.size() + 1; }
   bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || sends_in_moe(place / 2); }
   bool sends_in_moe(size_t backward) const { return moves_.in_moe && !replay_.is_dense(backward); }
@@ -218,7 +218,7 @@ class Descent {
     return place % 2 == 0 ? b.gar_in_moe_bytes : b.gar_beside_dense_bytes;
   }
 
-  // Returns how many bytes could leave a place; from the tail, those of all layers but the last.
+  // Returns the bytes that could leave a place; for the tail, those of all layers except the last.
   int64_t bytes_in(size_t place) const {
     if (place + 1 < places()) return bytes_at(best_, place);
     int64_t waiting = replay_.waiting_bytes();
@@ -232,7 +232,7 @@ class Descent {
     if (to + 1 < places()) bytes_at(d, to) += bytes;
   }
 
-  // Moves all of the bytes, then ever smaller shares; goes on with a share as long as that helps.
+  // Moves all of the bytes, then ever smaller shares; repeats a share as long as that helps.
   bool bytes_between(size_t from, size_t to) {
     bool moved = false;
     const int64_t all = bytes_in(from), least = std::max(moves_.element_bytes, replay_.made_bytes() / 4096);
@@ -257,7 +257,7 @@ class Descent {
     return moved;
   }
 
-  // Moves bytes from one place to the other in every layer at once, or between the tail and one place in every layer.
+  // Moves bytes between both places in all layers at the same time, or between the tail and one place in all layers.
   bool bytes_of_all() {
     if (best_.backwards.size() < 2) return false;
     bool moved = false;

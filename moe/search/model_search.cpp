@@ -25,8 +25,8 @@ namespace {
 Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
-// Decides where pieces of gradients go, as priority lets them: by place in a stage's backward. `plan` has all of them
-// at the end. Every stage does as the first, unless stages_apart.
+// Decides where pieces of gradients are sent by priority, by position in a stage's backward. `plan` has all pieces at
+// its end. All stages are like the first, unless stages_apart.
 void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Plan& plan,
                      std::span<const double> seconds, ModelDecision& decision) {
   std::vector<search::MicroOp> pieces;
@@ -113,8 +113,8 @@ double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, cons
   return search::least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
 }
 
-// Returns of how many layers an iteration may keep activations, the most first: `wave` also of two micro-batches, or of
-// one and a layer.
+// Returns the numbers of layers whose activations an iteration may keep, the largest first: for `wave` also those of
+// two micro-batches, and of one and a layer.
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
   std::vector<int> kept{usually_kept(model, order)};
   if (order == IterationOrder::any)
@@ -128,7 +128,7 @@ WaveChoice wave_choice(const Schedule& schedule, DegreeChoice choice, int keep) 
   return {.keep = keep, .forward = choice.forward, .backward = choice.backward, .order = schedule.iteration};
 }
 
-// Returns the request for what an iteration needs at least whose stages keep the activations of so many layers.
+// Returns the request for the least memory of an iteration whose stages keep the activations of `keep` layers.
 MemoryRequest least_request(const ModelShape& model, int keep) {
   MemoryRequest request = memory_request(model, model.shape, kWave.flow);
   const bool recomputes = model.shape.parallel.recompute == Recompute::full;
@@ -143,7 +143,7 @@ MemoryRequest least_request(const ModelShape& model, int keep) {
   return request;
 }
 
-// A schedule that may be faster than `wave`, and what it takes at least.
+// A schedule that may be faster than `wave`, and a lower bound on its seconds.
 struct Rival {
   double bound_s;
   const Schedule* schedule;
@@ -156,13 +156,13 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
       packed.shape = decided_case(model.shape, {.packing = packing});
       const LayerPricer own(pricer.profile(), packed.shape, pricer.options());
       least_s = std::min(least_s, model_bound(schedule, own, packed, {}, shapes));
-    } catch (const Unpriced&) {  // of the smaller groups
+    } catch (const Unpriced&) {  // no rows for the smaller groups
       break;
     }
   return least_s;
 }
 
-// Returns the rivals, the least bound first.
+// Returns the rivals in ascending order of their bounds.
 std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model, const DegreeChoice& choice) {
   std::vector<Rival> rivals;
   BoundShapes shapes;
@@ -173,7 +173,7 @@ std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model,
               ? wave_bound(pricer, model, wave_choice(*other, choice, usually_kept(model, other->iteration)))
               : least_of(*other, pricer, model, shapes);
       rivals.push_back({bound_s, other});
-    } catch (const BadInput&) {  // it does not run the model, or has no price
+    } catch (const BadInput&) {  // it can't run the model, or lacks a price
     }
   }
   std::ranges::stable_sort(rivals, {}, &Rival::bound_s);
@@ -213,7 +213,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
     return layer.decision.degree_forward == degree ? result : tune_as(asked, layer);
   }
   std::optional<ModelResult> best;
-  double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // of all packings
+  double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // over all packings
   for (const LayerResult& layer : tune_packings(layers_.replay(schedule, pricer), choice)) {
     ModelResult result = tune_as(asked, layer);
     bound_s = std::min(bound_s, result.bound_s);
@@ -225,12 +225,12 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   return *std::move(best);
 }
 
-// The degree that is best where pieces of gradients fill a layer's idle lanes need not be the best of a whole model: of
-// several micro-batches the last alone sends pieces. So the model is replayed at each degree that a bound leaves open.
+// The best degree for pieces of gradients in a layer's idle lanes need not be the best for a whole model, because only
+// the last of several micro-batches sends pieces. So the model is replayed at each degree that no bound excludes.
 void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double least_s) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   const int known = layer.decision.degree_forward;
-  const auto bound = [&asked](BoundedDegrees degrees) {  // clang 14 captures no structured binding
+  const auto bound = [&asked](BoundedDegrees degrees) {  // clang 14 can't capture structured bindings
     return model_bound(asked.schedule, asked.pricer, asked.model, degrees);
   };
   std::vector<std::pair<double, int>> open;
@@ -262,7 +262,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   require_usable(model.shape.parallel.pp == 1 || passes <= kMostStagedPasses, schedule,
                  "found {} layers of {} micro-batches on {} stages, expected at most {} in all", model.layers,
                  model.micro_batches, model.shape.parallel.pp, kMostStagedPasses);
-  const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 captures no structured binding
+  const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 can't capture structured bindings
     return !asked.choice.holds || asked.choice.holds(request);
   };
   const std::vector<int> memories = kept_layers(model, schedule.iteration);
@@ -276,7 +276,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return best;
   const bool may_fit = fits || holds(memory_request(model, model.shape, schedule.flow));
   const LayerPricer apart(pricer.profile(), pricer.shape(),
-                          pricer.options());  // notes on rivals' prices are none on it
+                          pricer.options());  // notes on rivals' prices do not belong to it
   for (const auto& [bound_s, rival] : rivals_of(apart, model, choice)) {
     best.bound_s = best.at_least_s = std::min(best.bound_s, bound_s);
     if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
@@ -291,10 +291,10 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
       other.variant = other.variant != nullptr ? other.variant : rival;
       best = std::move(other);
       fits = other_fits;
-    } catch (const BadInput&) {  // the model, the prices or the degrees asked for are none of this schedule's
+    } catch (const BadInput&) {  // a schedule that can't have the model, the prices or the requested degrees
     }
   }
-  if (best.variant != nullptr) price(pricer, best.plan);  // with its notes
+  if (best.variant != nullptr) price(pricer, best.plan);  // adds its notes
   best.schedule = schedule.name;
   best.plan.schedule = schedule.name;
   return best;
@@ -322,7 +322,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   result.variant = layer.decision.variant;
   ModelShape decided = model;
   decided.shape = decided_case(model.shape, layer.decision);
-  // All layers cut the rows of that one, so that none pads them anew.
+  // All layers cut the rows of this one, so no layer pads again.
   if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
   const bool has_dense = !decided.dense.none(decided.layers);
@@ -353,7 +353,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   }
   result.plan.schedule = schedule.name;
   set_times(seconds, pricer.profile(), result);
-  // The bound holds for all degrees: padding only adds rows.
+  // The bound holds for all degrees, because padding only adds rows.
   LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;
   const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
@@ -373,14 +373,14 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
 
 }  // namespace moe
 
-// Decides `exact` under contention: no path stays straight there, so that decisions from several sides are replayed,
-// and the best of them goes down to where no small move helps.
+// Decides `exact` under contention: paths are not straight there, so decisions from several starting points are
+// replayed, and the best of them is improved until no small move helps.
 
 namespace moe::search {
 namespace {
 
 constexpr int kGrains = 32;                     // of the model's gradients, in the dynamic program
-constexpr int64_t kReplayedTasks = 40'000'000;  // effort of the descent: 1 to 2 seconds
+constexpr int64_t kReplayedTasks = 40'000'000;  // limit of the descent's effort: 1 to 2 seconds
 
 bool same(const BackwardOption& a, const BackwardOption& b) { return a.degree == b.degree && a.order == b.order; }
 
@@ -390,7 +390,7 @@ void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   options.push_back(option);
 }
 
-// Returns the best backwards for some ways to send a layer's gradients, and their neighbours.
+// Returns the best backwards for several ways to send a layer's gradients, and their neighbours.
 std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
   const Schedule& schedule = asked.schedule();
   const LayerPricer& pricer = asked.pricer();

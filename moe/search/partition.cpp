@@ -75,26 +75,26 @@ Partition partition_none(const PartitionProblem& problem) {
 // The exact partition of gradients over a model's layers (FSMoE, section 5, solved without its heuristics).
 //
 // Idea: dynamic programming over layers in backward order. A state is the number of gradient bytes that wait before a
-// layer, with the least cost of the layers before it; a layer's curve f(z) says what sending z of them costs.
-// Invariant: states keep exact bytes and exact costs. Grains only thin them out: of the states in one grain the
+// layer, with the least cost of the layers before it; a layer's curve f(z) is the cost of sending z of them.
+// Invariant: states have exact bytes and exact costs. Grains only limit their number: of the states in one grain, the
 // cheapest stays, and the one whose waiting bytes can cost least later. So the result is at most one grain's bytes per
-// layer away from the best, and every cost is one that a replay gives.
-// Dropped: a state that another one beats for sure, whatever the layers to come cost (`undominated`).
+// layer away from the best, and every cost is that of a replay.
+// Dropped: a state that another one beats for any costs of the layers to come (`undominated`).
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kTie = 1e-12;  // of the cost: differences below are rounding
+constexpr double kTie = 1e-12;  // relative to the cost: smaller differences are rounding
 
 struct Split {
   LayerSlices slices;
   double seconds = kInfinity;
 };
 
-// F(z) of one layer: the least of its seconds over both slices' sizes with z bytes together.
+// f(z) of one layer: its least seconds over all sizes of both slices with z bytes in total.
 class LayerCurve {
  public:
-  // Tabulates f where it may bend and at every grain, as far as that can matter.
+  // Tabulates f where it may bend and at every grain, up to the last size that can matter.
   LayerCurve(const PartitionProblem& problem, size_t layer, search::PartitionSearch& search, int64_t grain,
              int64_t most)
       : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
@@ -109,11 +109,11 @@ class LayerCurve {
     const int64_t last = of_.bends_known && problem.is_straight ? std::min(std::ranges::max(bytes_), most) : most;
     std::erase_if(bytes_, [last](int64_t bytes) { return bytes >= last; });
     for (int64_t bytes = 0; bytes < last; bytes += grain_) bytes_.push_back(bytes);
-    bytes_.insert(bytes_.end(), {last, last + grain_});  // the second: how it goes on
+    bytes_.insert(bytes_.end(), {last, last + grain_});  // the second one gives the slope beyond
     std::ranges::sort(bytes_);
     bytes_.erase(std::unique(bytes_.begin(), bytes_.end()), bytes_.end());
     for (const int64_t bytes : bytes_) seconds_.push_back(split(bytes).seconds);
-    // What costs no more than the point before it makes that point needless: sending more leaves less to send.
+    // If a point costs no more than the previous one, the previous one is useless, because sending more leaves less.
     for (size_t k = 0; k + 1 < bytes_.size(); ++k)
       if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);
   }
@@ -123,7 +123,7 @@ class LayerCurve {
   int64_t bytes(size_t point) const { return bytes_[point]; }
   double seconds(size_t point) const { return seconds_[point]; }
 
-  /// Returns f, straight between the points and beyond them.
+  /// Returns f, interpolated between the points and extrapolated beyond them.
   double seconds_between(int64_t bytes) const {
     const auto above = std::ranges::upper_bound(bytes_, bytes) - bytes_.begin();
     const auto k = std::min(static_cast<size_t>(above), bytes_.size() - 1);
@@ -131,8 +131,8 @@ class LayerCurve {
     return seconds_[k - 1] + share * (seconds_[k] - seconds_[k - 1]);
   }
 
-  /// Returns the best way to send so many bytes: along x + y = z the seconds bend where either slice is at a bend of
-  /// its own.
+  /// Returns the best way to send `bytes` bytes: along x + y = z, the seconds bend where either slice is at one of its
+  /// own bends.
   Split split(int64_t bytes) {
     Split best;
     const auto offer = [&](int64_t moe_bytes) {
@@ -148,7 +148,7 @@ class LayerCurve {
     }
     for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
     for (const int64_t bend : of_.moe_bends)
-      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may lie inside an element
+      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may be inside an element
     for (const int64_t bend : of_.dense_bends)
       for (const int64_t dense_bytes : {bend, bend + element_}) offer(bytes - dense_bytes);
     return best;
@@ -164,7 +164,7 @@ class LayerCurve {
   std::vector<size_t> worthwhile_;
 };
 
-// One way to come to a layer with so many bytes waiting.
+// A way to reach a layer with `waiting` bytes that wait.
 struct State {
   int64_t waiting = 0, sent = 0;  // sent: by the layer before
   double cost = kInfinity;        // of the layers before
@@ -212,7 +212,7 @@ class ExactSearch {
     return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
   }
 
-  // Returns the most that its bytes can add to the tail: a state with more bytes but so much cheaper is the better one.
+  // Returns the cost plus the most that its waiting bytes can cost in the tail.
   double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
 
   void offer(const State& s) {
@@ -238,22 +238,22 @@ class ExactSearch {
     return undominated();
   }
 
-  // Returns the grains' states that no other is sure to beat, in ascending order of waiting bytes.
+  // Returns the states that no other state certainly beats, in ascending order of waiting bytes.
   std::vector<State> undominated() {
     std::vector<State> kept;
     double least = kInfinity;
-    const auto keep = [&](const State& s) {  // those with fewer bytes have been seen
+    const auto keep = [&](const State& s) {  // called in ascending order of waiting bytes
       if (s.cost >= least * (1 - kTie)) return;
       least = s.cost;
       kept.push_back(s);
     };
-    for (size_t g = 0; g < cheapest_.size(); ++g) {  // of a grain, the promising has no more bytes than the cheapest
+    for (size_t g = 0; g < cheapest_.size(); ++g) {  // within a grain, `promising` never has more bytes
       if (promising_[g].waiting < cheapest_[g].waiting) keep(promising_[g]);
       if (cheapest_[g].cost < kInfinity) keep(cheapest_[g]);
     }
     std::vector<State> undominated;
     double best = kInfinity;
-    for (size_t i = kept.size(); i-- > 0;) {  // those with more bytes have been seen
+    for (size_t i = kept.size(); i-- > 0;) {  // in descending order of waiting bytes
       if (promise(kept[i]) >= (best + tail_start_s_) * (1 - kTie)) continue;
       best = std::min(best, promise(kept[i]));
       undominated.push_back(kept[i]);
@@ -265,8 +265,8 @@ class ExactSearch {
   search::PartitionSearch& search_;
   int64_t grain_;
   double per_grain_;
-  double steepest_ = 0;      // seconds that one more byte in the tail costs, at most
-  double tail_start_s_ = 0;  // to have a tail at all, where there may be none
+  double steepest_ = 0;      // the most seconds that one more byte in the tail costs
+  double tail_start_s_ = 0;  // seconds to start a tail, if there may be none
   std::map<std::string, LayerCurve> curves_;
   std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
 };
@@ -295,7 +295,7 @@ Partition partition_exact(const PartitionProblem& problem, ExactPartition option
 
 namespace {
 
-// Returns the most of `waiting` bytes whose AllReduce takes no longer than the window: g_inv, in whole elements.
+// Returns the most of `waiting` bytes whose AllReduce takes at most `window_s`: g_inv, in whole elements.
 int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t waiting) {
   int64_t most = 0, too_long = waiting / problem.element_bytes + 1;  // elements
   while (too_long - most > 1) {
@@ -305,7 +305,7 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
   return most * problem.element_bytes;
 }
 
-// Step 2's variables as shares in [0, 1], one for each layer that has anything to choose.
+// Step 2's variables as shares in [0, 1], one for each layer with a choice.
 class Step2 {
  public:
   Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)
@@ -352,7 +352,7 @@ class Step2 {
   const PartitionProblem& problem_;
   const Partition& first_;
   search::PartitionSearch& search_;
-  std::vector<int64_t> spare_;  // of what waits after a layer, what no later window of step 1 needs
+  std::vector<int64_t> spare_;  // by layer: waiting bytes after it that no later window of step 1 needs
   int dimensions_ = 0;
 };
 

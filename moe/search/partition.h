@@ -1,10 +1,10 @@
 #pragma once
 // Decides where a whole model's gradients are sent during its backward (FSMoE section 5): beside the dense part of a
-// layer, inside its MoE part, or after everything else, the exposed tail. Declares the paper's two steps, and an exact
-// search beside them.
+// layer, inside its MoE part, or after everything else, in the exposed tail. Declares the paper's two steps and an
+// exact search.
 //
 // Layers are generalised layers (an MoE layer with the operations before the next one) in backward order, the last one
-// first. What a layer's backward makes can be sent by layers visited later and by the tail alone; all bytes are sent,
+// first. Gradients of a layer's backward can be sent only by layers visited later and by the tail; each byte is sent
 // once.
 #include <chrono>
 #include <cstdint>
@@ -18,28 +18,28 @@
 namespace moe {
 
 struct PartitionLayer {
-  int64_t made_bytes = 0;    // gradients of its own, there once its backward has ended
+  int64_t made_bytes = 0;    // gradients of the layer, which exist after its backward
   bool has_moe_part = true;  // false: a dense layer, whose `seconds` is infinite if `moe_bytes` > 0
   /// Returns the seconds of its backward that sends `moe_bytes` in the MoE part and `dense_bytes` beside the dense
   /// part; rises with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
-  /// These hold for partition_exact the bytes at which `seconds` bends, in the one argument whatever the other is,
-  /// ascending; at a jump the last bytes before it and the first after it (0 and one element are known). Beyond the
-  /// last bend `seconds` is straight.
+  /// For partition_exact: the bytes at which `seconds` bends in one argument, for any value of the other, ascending. At
+  /// a jump, these are the last bytes before it and the first after it (0 and one element are implied). `seconds` is
+  /// straight beyond the last bend.
   std::vector<int64_t> moe_bends, dense_bends;
-  bool bends_known = false;  // false: nothing is assumed, every grain of either slice is tried
-  /// Returns bytes in the MoE part, of so many in both places, one of which is best unless all are better in one place.
-  /// Empty: the best is at a bend.
+  bool bends_known = false;  // false: every grain of both slices is tried, without assumptions
+  /// Returns candidates for the bytes in the MoE part, of `bytes` in both places; one of them is best unless it is best
+  /// to have all in one place. Empty: the best is at a bend.
   std::function<std::vector<int64_t>(int64_t bytes)> best_splits = {};
-  double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, what either part hides of an AllReduce
-  std::string key;                              // layers of equal key have equal `seconds` and bends; empty: like none
+  double moe_window_s = 0, dense_window_s = 0;  // for step 1: t_olp, the AllReduce seconds that each part hides
+  std::string key;                              // layers with equal keys have equal `seconds` and bends; empty: unique
 };
 
 struct PartitionProblem {
   std::vector<PartitionLayer> layers;                      // in backward order
-  std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else with its start-up time
-  bool is_straight = true;    // false: allreduce_seconds bends between sizes, so that partition_exact tries every grain
-  int64_t waiting_bytes = 0;  // made before the first layer's backward (a model's head)
+  std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else including its start-up time
+  bool is_straight = true;    // false: allreduce_seconds bends, so partition_exact tries every grain
+  int64_t waiting_bytes = 0;  // gradients that exist before the first layer's backward (a model's head)
   int64_t element_bytes = 4;  // slices are whole elements
   int64_t total_bytes() const;
 };
@@ -53,13 +53,13 @@ struct Partition {
   std::vector<LayerSlices> layers;  // in backward order
   int64_t tail_bytes = 0;
   double seconds = 0;       // predicted: all backwards and the tail
-  int64_t evaluations = 0;  // of PartitionLayer::seconds, to find it
+  int64_t evaluations = 0;  // number of evaluations of PartitionLayer::seconds
   double search_s = 0;      // wall time
 };
 
-/// Throws BadInput for a problem without functions, with negative sizes, or with bytes that are no whole elements.
+/// Throws BadInput for a problem without functions, with negative sizes, or with bytes that are not whole elements.
 void check_problem(const PartitionProblem& problem);
-/// Throws WrongResult unless every byte is sent exactly once, none before it exists, in whole elements.
+/// Throws WrongResult unless every byte is sent exactly once, after it exists, in whole elements.
 void check_partition(const PartitionProblem& problem, const Partition& partition);
 /// Returns the sum of the layers' seconds and the tail's.
 double partition_seconds(const PartitionProblem& problem, const Partition& partition);
@@ -68,33 +68,33 @@ double partition_seconds(const PartitionProblem& problem, const Partition& parti
 Partition partition_none(const PartitionProblem& problem);
 
 /// Runs step 1 (section 5.2, equations 3 and 4 without their misprint): each window in turn, the dense part's first,
-/// takes what is hidden in it: the most bytes whose AllReduce fits, of those that wait. Non-empty slices pay the
-/// start-up time.
+/// takes as many of the waiting bytes as it hides, which is the most bytes whose AllReduce fits. Non-empty slices pay
+/// the start-up time.
 Partition partition_step1(const PartitionProblem& problem);
 
-/// Runs step 2 (section 5.3, equation 5 with the tail): what step 1 left to the tail is put into MoE parts by
-/// differential evolution, by layer a share of what may still be put there. Of the bytes that wait at a layer, those
-/// that no later window of `first` needs may be (a stack: a window takes the newest). The result is never worse than
-/// `first`.
+/// Runs step 2 (section 5.3, equation 5 with the tail): gradients that step 1 left to the tail are put into MoE parts
+/// by differential evolution, for each layer a share of the bytes that may still be put there. These are the bytes that
+/// wait at the layer and that no later window of `first` needs (as a stack: a window takes the newest). The result is
+/// never worse than `first`.
 Partition partition_step2(const PartitionProblem& problem, const Partition& first,
                           const DifferentialEvolution& settings = {});
 
-/// Runs both steps and adds up their effort.
+/// Runs both steps; the result has the effort of both.
 Partition partition_paper(const PartitionProblem& problem, const DifferentialEvolution& settings = {});
 
 struct ExactPartition {
-  /// Bytes that tell two states apart. 0: 1 MiB, more for a model of many layers or an AllReduce that bends.
+  /// Bytes by which two states differ. 0: 1 MiB, or more for a model of many layers or an AllReduce that bends.
   int64_t grain_bytes = 0;
 };
 
-/// Finds a partition by dynamic programming over the bytes that wait. A layer sends nothing, all that waits, a multiple
-/// of the grain, or the bytes of a bend or of two; of states within one grain the cheapest and the most promising go
-/// on. The result is exact where the grain is one element, else off by about a grain's time at most.
+/// Finds a partition by dynamic programming over the waiting bytes. A layer sends nothing, all that waits, a multiple
+/// of the grain, or the bytes of one bend or two; within one grain, the cheapest and the most promising state are kept.
+/// The result is exact if the grain is one element; otherwise it is off by about a grain's time at most.
 Partition partition_exact(const PartitionProblem& problem, ExactPartition options = {});
 
 }  // namespace moe
 
-// Serves the strategies of partition.h: counts evaluations, takes the time, checks the result.
+// Support for the strategies of partition.h: counts evaluations, measures the time, checks the result.
 
 namespace moe::search {
 
@@ -107,7 +107,7 @@ class PartitionSearch {
     return problem_.layers[layer].seconds(moe_bytes, dense_bytes);
   }
 
-  /// Returns the partition with these slices and the rest in the tail, checked.
+  /// Returns the checked partition with these slices and the remaining bytes in the tail.
   Partition finish(std::vector<LayerSlices> slices) const;
 
  private:

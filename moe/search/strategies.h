@@ -1,6 +1,6 @@
 #pragma once
-// FSMoE's own ways to decide a layer's degrees and split, beside the exact search. Each result is replayed like any
-// decision, so that what it loses can be reported.
+// FSMoE's own ways to decide a layer's degrees and split, in addition to the exact search. Each result is replayed like
+// any decision, so that its loss can be reported.
 #include <span>
 #include <string_view>
 
@@ -10,7 +10,7 @@ namespace moe {
 
 struct LayerStrategy {
   std::string_view name, summary;
-  /// Tunes a schedule with r_f and r_b apart and adaptive gradients.
+  /// Tunes a schedule with separate r_f and r_b and adaptive gradients.
   LayerResult (*tune)(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer);
 };
 

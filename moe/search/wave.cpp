@@ -35,15 +35,15 @@ Lists reversed(const Lists& lists) {
 
 bool is_weight_half(const Task& task) { return operation_of(task.kind) == TaskOperation::compute_dw; }
 
-// Returns whether a task may add to gradients of weights: norms are part of what stands beside them, one behind the MoE
-// part of what puts rows back into order.
+// Returns whether a task may add to gradients of weights. Norms belong to the neighbouring task; a norm after the MoE
+// part belongs to the task that restores the rows' order.
 bool adds_gradients(const Task& task, Norm norm) {
   const bool moves_rows = task.kind == TaskKind::order || (task.kind == TaskKind::i_order && !is_post(norm));
   return task.phase == Phase::backward && task.group == GroupKind::none && !moves_rows &&
          task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
 }
 
-// What one slice of the base plan sends.
+// The gradients that one slice of the base plan sends.
 struct Unit {
   int task = -1;
   GradientSlice slice;
@@ -74,22 +74,22 @@ struct Stream {
   }
 };
 
-// Returns whether a task waits for one that it is after in the base plan: not a pass of the layer before for this one's
-// weight gradients, nor a stage's receive for the pass before.
+// Returns whether a task must wait for `before`, which it follows in the base plan. A pass does not wait for the weight
+// gradients of the layer before it, nor a stage's receive for the pass before it.
 bool waits_in_any_order(const Task& task, const Task& before) {
   if (is_of_layer(task.kind)) return before.kind != TaskKind::attention_dw;
   return task.kind != TaskKind::recv || part_of(before.kind) == TaskPart::stages;
 }
 
-// The tasks of an iteration and what each waits for, whatever the order of lanes. `base` has the passes one after the
-// other and sends each layer's gradients in slices of their own.
+// The tasks of an iteration and the tasks that each waits for in any order of lanes. In `base`, passes follow each
+// other and each layer's gradients are sent in slices of their own.
 struct Iteration {
   Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order);
 
   const std::vector<Task>& tasks() const { return base.tasks(); }
   const Task& task(int id) const { return base.tasks()[id]; }
   double seconds_of(int id) const { return seconds[id]; }
-  // Returns to how many ordered tasks `links` links each.
+  // Returns, by task, the number of ordered tasks in its list of `links`.
   std::vector<int> waiting(const Lists& links) const {
     std::vector<int> counts;
     for (const std::vector<int>& list : links)
@@ -99,10 +99,10 @@ struct Iteration {
 
   const Plan& base;
   std::vector<double> seconds;   // by task
-  Lists after, before;           // what each waits for; what waits for each
-  std::vector<Stream> streams;   // whose units go where there is room
-  std::vector<bool> ordered;     // false: a unit, or what waits for one
-  std::vector<double> behind_s;  // what units take behind the tasks that make them, at least
+  Lists after, before;           // the tasks that each waits for; the tasks that wait for each
+  std::vector<Stream> streams;   // gradients, whose units are sent where there is room
+  std::vector<bool> ordered;     // false: a unit, or a task that waits for one
+  std::vector<double> behind_s;  // least seconds of units after the tasks that make them
 
  private:
   void add_unit(const Task& sends);
@@ -113,12 +113,12 @@ struct Iteration {
   }
 };
 
-// The tasks of a layer's pass over a micro-batch by what they do in it.
+// The first tasks, last tasks and weight halves of a layer's pass over a micro-batch.
 struct PassTasks {
   std::vector<int> begins, ends, weights;
 };
 
-// The cells, layers of micro-batches, that a stage passes, in the base plan's order.
+// The cells (a layer of a micro-batch) of a stage's passes, in the base plan's order.
 struct StagePasses {
   std::vector<size_t> forwards, backwards;
 };
@@ -129,14 +129,14 @@ struct Pass {
 };
 using Turn = std::vector<Pass>;
 
-// Returns the passes of a phase of a micro-batch, in order.
+// Returns the passes of a phase of a micro-batch in order.
 Turn passes_of(Phase phase, int micro_batch, int layers) {
   Turn passes;
   for (int i = 0; i < layers; ++i) passes.push_back({phase, micro_batch, phase == Phase::forward ? i : layers - 1 - i});
   return passes;
 }
 
-// Returns the turns of an order, none of one that has no turns.
+// Returns the turns of an order; empty if it has no turns.
 std::vector<Turn> turns_of(IterationOrder order, int layers, int micro_batches) {
   const int at_once = order == IterationOrder::two_forwards ? 2 : 1;
   std::vector<Turn> turns;
@@ -165,7 +165,7 @@ std::vector<Turn> turns_of(IterationOrder order, int layers, int micro_batches) 
   return turns;
 }
 
-// Returns whether a pass waits for no other one of its turn.
+// Returns whether a pass waits for no other pass of its turn.
 bool leads(const Pass& pass, const Turn& turn) {
   return std::ranges::none_of(turn, [&](const Pass& other) {
     return other.phase == pass.phase && other.micro_batch == pass.micro_batch &&
@@ -204,10 +204,10 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
   before = reversed(after);
 }
 
-// What the base plan orders on a lane alone is made by every micro-batch too.
+// The base plan orders a unit only after makers on its lane, but every micro-batch makes its gradients.
 void Iteration::add_unit(const Task& sends) {
   Unit unit{sends.id, base.slices[sends.slice], sends.after};
-  int64_t left = unit.slice.end;  // from the start of the gradient that the loop has come to
+  int64_t left = unit.slice.end;  // counted from the start of the loop's current gradient
   for (auto g = static_cast<size_t>(unit.slice.gradient); left > 0; left -= base.gradients[g++].bytes) {
     if (base.gradients[g].made_by < 0) continue;
     const Task& maker = task(base.gradients[g].made_by);
@@ -262,7 +262,7 @@ void Iteration::add_passes(int keep, IterationOrder order) {
       if (split.stages > 1 || same_batch) add_edges(backwards[earlier].weights, backwards[later].begins);
     }
   }
-  std::vector<int> last_ends;  // of the turn before
+  std::vector<int> last_ends;  // of the previous turn
   for (const Turn& turn : turns_of(order, layers, base.micro_batches)) {
     std::vector<int> ends;
     for (const Pass& member : turn) {
@@ -285,9 +285,9 @@ void Iteration::add_sums() {
 }
 
 struct Order {
-  std::vector<int> tasks;     // as they begin
+  std::vector<int> tasks;     // in the order of their starts
   std::vector<double> end_s;  // by task
-  double seconds = 0;         // with the units that are sent behind the tasks that make them
+  double seconds = 0;         // including the units that are sent after their makers
 
   void add(const Iteration& iteration, int task, double end, bool backwards) {
     tasks.push_back(task);
@@ -296,7 +296,7 @@ struct Order {
   }
 };
 
-// Runs on each lane, whenever it is free, the ready task of the largest urgency.
+// Whenever a lane is free, runs the ready task with the largest urgency.
 class ListSchedule {
  public:
   ListSchedule(const Iteration& iteration, const std::vector<double>& urgency)
@@ -339,20 +339,20 @@ class ListSchedule {
       if (it_.ordered[other] && --waiting_[other] == 0) add_ready(other);
   }
 
-  using End = std::pair<double, int>;  // of a task
+  using End = std::pair<double, int>;  // end and task
 
   const Iteration& it_;
   const std::vector<double>& urgency_;
-  std::vector<int> waiting_;                                        // by task: those that it waits for
+  std::vector<int> waiting_;                                        // by task: number of tasks that it waits for
   std::vector<std::priority_queue<std::pair<double, int>>> ready_;  // by lane: urgency and -id
   std::vector<bool> busy_;
   std::priority_queue<End, std::vector<End>, std::greater<>> running_;
   Order order_;
 };
 
-// Places tasks by urgency, each as early as what it waits for and its lane allow, before tasks that are placed already
-// too: a lane may be idle though a task is ready, which helps where tasks are of very different lengths. Backwards in
-// time, a task waits for all that wait for it, and for the units that it makes.
+// Places tasks by urgency, each as early as its inputs and its lane allow, even before tasks that are already placed: a
+// lane may be idle although a task is ready, which helps if tasks have very different lengths. Backwards in time, a
+// task waits for all tasks that wait for it, and for the units that it makes.
 class SerialSchedule {
  public:
   SerialSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
@@ -400,18 +400,18 @@ class SerialSchedule {
   const Iteration& it_;
   const std::vector<double>& urgency_;
   bool backwards_;
-  std::vector<int> waiting_;     // by task: those that it waits for
-  std::vector<double> begin_s_;  // likewise: no earlier
+  std::vector<int> waiting_;     // by task: number of tasks that it waits for
+  std::vector<double> begin_s_;  // by task: earliest start
   std::priority_queue<std::pair<double, int>> ready_;
   std::vector<std::vector<Span>> taken_;  // by lane, in the order of time
   Order order_;
 };
 
-// Returns by task the seconds of it and of the longest chain behind it.
+// Returns, by task, the seconds of the task and of the longest chain after it.
 std::vector<double> tails(const Iteration& iteration) {
   const size_t n = iteration.tasks().size();
   std::vector<double> tail_s(iteration.behind_s);
-  std::vector<int> waiting(n), done;  // memory makes forwards wait for backwards: ids are in no order
+  std::vector<int> waiting(n), done;  // forwards may wait for backwards, so ids are not in order
   for (size_t id = 0; id < n; ++id) {
     waiting[id] = static_cast<int>(iteration.before[id].size());
     if (waiting[id] == 0) done.push_back(static_cast<int>(id));
@@ -428,7 +428,7 @@ std::vector<double> tails(const Iteration& iteration) {
   return tail_s;
 }
 
-// Justifies an order to the right and to the left, as often as it gets shorter.
+// Justifies an order to the right and to the left, as long as it gets shorter.
 Order justified(const Iteration& iteration, Order order) {
   while (true) {
     const Order right = SerialSchedule(iteration, order.end_s, true).run();
@@ -438,7 +438,7 @@ Order justified(const Iteration& iteration, Order order) {
   }
 }
 
-// Returns by task, in `most_s` at most, how early the base plan has it.
+// Returns urgencies, at most `most_s`, that follow the order of the base plan.
 std::vector<double> by_place(const Iteration& iteration, double most_s) {
   std::vector<double> urgency(iteration.tasks().size());
   for (size_t id = 0; id < urgency.size(); ++id)
@@ -446,9 +446,9 @@ std::vector<double> by_place(const Iteration& iteration, double most_s) {
   return urgency;
 }
 
-// Of several tasks the one with the longest tail is first, gradients of weights last. `draws`: of other orders, by
-// tails that are longer by chance, and every fourth without that rule. With stages the longest tail alone would run too
-// far ahead in the first ones: there the base plan's order is tried too, with draws about it.
+// Orders tasks by the longest tail, gradients of weights last. `draws`: number of other orders, with randomly
+// lengthened tails, every fourth without the rule for weights. With stages, the longest tail would run too far ahead in
+// the first ones, so the base plan's order is tried too, with draws around it.
 Order best_order(const Iteration& iteration, int draws) {
   const std::vector<double> tail_s = tails(iteration);
   const double longest_s = *std::ranges::max_element(tail_s);
@@ -475,14 +475,14 @@ Order best_order(const Iteration& iteration, int draws) {
 struct Step {
   int task = -1;
   size_t stream = 0;
-  int64_t begin = 0, end = 0;  // bytes, of all its units together
+  int64_t begin = 0, end = 0;  // range of bytes in the stream
 };
 struct Filled {
   std::vector<Step> steps;
   double seconds = 0;
 };
 
-// Puts the bytes of the gradients between the tasks of their lanes, where those are idle or their tasks can wait.
+// Places gradient bytes between the tasks of their lanes, when these are idle or their tasks can wait.
 class Filler {
  public:
   Filler(const Iteration& iteration, const Order& order, const LayerPricer& pricer)
@@ -492,8 +492,8 @@ class Filler {
         for (const int maker : it_.streams[s].units[u].makers) makes_[maker].emplace_back(s, u);
   }
 
-  // Tries bytes where a lane is idle alone, then as many as its next task can wait for if all ends by a time that is
-  // halved between what the order takes and the best found.
+  // First sends bytes only when a lane is idle. Then sends as many as the lane's next task can wait for if everything
+  // ends by a target time, which is bisected between the order's own end and the best end so far.
   Filled best() const {
     Filled best = fill(std::nullopt);
     double low_s = order_.seconds, high_s = best.seconds;
@@ -508,13 +508,13 @@ class Filler {
 
  private:
   static constexpr int kHalvings = 12;
-  static constexpr double kLeast = 2;  // a slice that is cut takes as many times an element's seconds, at least
+  static constexpr double kLeast = 2;  // least seconds of a cut slice, in multiples of an element's seconds
 
-  // How far a stream is sent.
+  // The state of sending a stream.
   struct Sent {
-    std::vector<size_t> to_come;  // by unit: makers
-    std::vector<double> made_s;   // likewise: the end of the last maker
-    size_t unit = 0;              // the first that is not all sent
+    std::vector<size_t> to_come;  // by unit: makers that have not run
+    std::vector<double> made_s;   // by unit: the end of the last maker
+    size_t unit = 0;              // the first unit that is not completely sent
     int64_t unit_begin = 0, bytes = 0;
     bool is_ready() const { return unit < to_come.size() && to_come[unit] == 0; }
   };
@@ -535,7 +535,7 @@ class Filler {
     return state;
   }
 
-  // Returns when each task must begin so that all ends by then.
+  // Returns the latest start of each task such that everything ends by `target_s`.
   std::vector<double> latest_begins(double target_s) const {
     std::vector<double> latest(it_.tasks().size());
     std::vector<double> of_lane(it_.base.structure->lanes.size(), target_s);
@@ -550,7 +550,7 @@ class Filler {
     return latest;
   }
 
-  // `target_s`: what the lanes' tasks may wait for; none: they begin as soon as they can.
+  // `target_s`: when the lanes' tasks must have ended, so how long they may wait; none: they start as soon as possible.
   Filled fill(std::optional<double> target_s) const {
     const std::vector<double> latest = target_s ? latest_begins(*target_s) : std::vector<double>(it_.tasks().size());
     State state = begun();
@@ -575,7 +575,7 @@ class Filler {
     return std::move(state.filled);
   }
 
-  // Sends on a lane what is made and ends by then: of several streams from the one that can begin first.
+  // Sends on a lane the gradients that are made and end by `limit_s`, from the stream that can begin first.
   void send(int lane, double limit_s, State& state) const {
     const double& lane_end_s = state.lane_end_s[lane];
     while (true) {
@@ -591,8 +591,8 @@ class Filler {
     }
   }
 
-  // Sends of a stream as much as there is room for, which may be a part of a unit, or the rest of one and units behind
-  // it. Returns false if that is nothing.
+  // Sends as much of a stream as fits: a part of a unit, or the rest of one and units after it. Returns false if
+  // nothing fits.
   bool send_of(size_t s, double begin_s, double limit_s, State& state) const {
     const Stream& stream = it_.streams[s];
     Sent& sent = state.sent[s];
@@ -609,7 +609,7 @@ class Filler {
     return true;
   }
 
-  // Returns the bytes, whole elements, that take no longer; 0 where those are too few to cut for.
+  // Returns the whole elements' bytes that take at most `seconds`; 0 if they are too few for a slice.
   int64_t fitting(const Stream& stream, int64_t bytes, double seconds) const {
     if (stream.seconds(pricer_, bytes) <= seconds) return bytes;
     if (kLeast * stream.seconds(pricer_, element_) > seconds) return 0;
@@ -625,7 +625,7 @@ class Filler {
   const Order& order_;
   const LayerPricer& pricer_;
   int64_t element_;
-  std::map<int, std::vector<std::pair<size_t, size_t>>> makes_;  // by task: streams and units
+  std::map<int, std::vector<std::pair<size_t, size_t>>> makes_;  // by task: the streams and units that it makes
 };
 
 // Writes the base plan's tasks in another order, with other slices of its gradients.
@@ -672,7 +672,7 @@ class Rewriter {
     return structure_->tasks.emplace_back(std::move(task));
   }
 
-  // A slice waits for the makers of all units that it has bytes of, and stands for each of them.
+  // A slice waits for the makers of all units from which it has bytes, and replaces each of these units.
   void push_slice(const Step& step, Plan& plan) {
     std::vector<const Unit*> units;
     std::vector<int> makers;
@@ -700,7 +700,7 @@ class Rewriter {
   Lists new_ids_;  // by the base plan's id
 };
 
-// Returns the passes one after the other, those of stages in the order of 1F1B, each layer's gradients sent in a slice.
+// Returns consecutive passes, those of several stages in the order of 1F1B, with each layer's gradients in a slice.
 Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   ModelShape decided = model;
   decided.order = model.shape.parallel.pp > 1 ? PipelineOrder::one_f_one_b : PipelineOrder::gpipe;
@@ -710,7 +710,7 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   return timed_model_plan(kWave, decided, wave_decision(model, degrees));
 }
 
-/// The degrees of a phase that are tried.
+/// The range of degrees that are tried in a phase.
 struct DegreeRange {
   int first = 1, most = 1;
 };
@@ -743,15 +743,15 @@ struct Load {
   }
 };
 
-/// What an iteration has behind its passes. Whatever waits for gradients' sums stands behind all passes on its lane.
+/// The step of an iteration, after its passes. Tasks that wait for gradients' sums come after all passes on their lane.
 struct StepLoad {
   StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage, size_t lanes);
 
   std::vector<double> sums_s, gathers_s;  // by lane
-  std::vector<double> head_sums_s;        // which may be sent at any time
-  double optimizers_s = 0, first_s = 0;   // all of them, and the shortest
-  bool waits = false;                     // for sums, or for all passes
-  /// Returns what follows the last computation of the passes.
+  std::vector<double> head_sums_s;        // may be sent at any time
+  double optimizers_s = 0, first_s = 0;   // of all, and of the shortest
+  bool waits = false;                     // optimizers wait for sums, or for all passes
+  /// Returns the seconds after the last computation of the passes.
   double behind_s() const {
     return waits ? std::max(optimizers_s, first_s + *std::ranges::max_element(gathers_s)) : optimizers_s;
   }
@@ -817,8 +817,8 @@ class LayerLoads {
     if (dense != nullptr) set_loads(*dense, {{{{1, 1}, {1, 1}}}}, kinds[1]);
   }
 
-  // A layer's passes by phase and degree, at 0 the least of each; what leads to a lane's tasks of a forward, and what
-  // follows those of a backward.
+  // Loads of a layer's passes by phase and degree, with the minimum over degrees at 0; the least seconds before a
+  // lane's tasks in a forward, and after those in a backward.
   struct Layer {
     EnumArray<Phase, std::map<int, Load>, kPhases> loads;
     EnumArray<Phase, std::vector<double>, kPhases> outside_s;
@@ -826,7 +826,7 @@ class LayerLoads {
 
   const LayerPricer* const dense;  // null: all layers have experts
   const size_t lanes;
-  std::array<Layer, 2> kinds;  // with experts, dense
+  std::array<Layer, 2> kinds;  // MoE and dense layers
 
  private:
   void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
@@ -834,9 +834,9 @@ class LayerLoads {
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
       BoundShape chain = shape;
-      chain.weights.clear();  // nothing of the chain waits for these halves
+      chain.weights.clear();  // the chain does not wait for these halves
       chain.beside_sum.clear();
-      chain.shared.clear();  // whose bound is that of lanes in the schedule's order
+      chain.shared.clear();  // its bound holds for the lanes of the schedule's own order
       const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
       layer.outside_s[phase].assign(lanes, std::numeric_limits<double>::infinity());
       for (int r = ranges[phase].first; r <= ranges[phase].most; ++r) {
@@ -855,12 +855,12 @@ class LayerLoads {
   }
 };
 
-/// Bounds a stage's part of an iteration from below by its lanes, with what leads to a lane's first task and what
-/// follows its last one, and by tasks that follow each other: in a micro-batch, from one to the next where memory or
-/// turns make them, and in the step.
+/// Lower bounds on a stage's part of an iteration: each lane's work, with the least seconds before its first task and
+/// after its last one; and chains of tasks that follow each other within a micro-batch, from one to the next if memory
+/// or turns force it, and in the step.
 class StageBound {
  public:
-  /// `loads` outlives it.
+  /// `loads` must outlive the object.
   StageBound(const LayerPricer& pricer, const LayerLoads& loads, const ModelShape& model, const WaveChoice& choice,
              int stage)
       : model_(model),
@@ -875,7 +875,7 @@ class StageBound {
     tail_s_ = outside_s(Phase::backward);
   }
 
-  /// Returns the bound whatever the degrees.
+  /// Returns the bound over all degrees.
   double seconds() const {
     if (model_.micro_batches == 1) return seconds({0, 0, 0, 0});
     double least_s = std::numeric_limits<double>::infinity();
@@ -883,9 +883,9 @@ class StageBound {
       for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) least_s = std::min(least_s, seconds({0, f, b, 0}));
     return least_s;
   }
-  /// Returns the bound for these degrees, of which 0 is any.
+  /// Returns the bound for these degrees, where 0 means any degree.
   double seconds(const WaveDegrees& degrees) const;
-  /// Likewise of all passes before the stage's first layer, which lead to its first task or follow its last one.
+  /// Returns the seconds of passes in layers before the stage's first, which precede its first task or follow its last.
   double before_s(Phase phase, int degree) const {
     double seconds = 0;
     for (int layer = 0; layer < layers_.front(); ++layer) seconds += load(layer, phase, degree).chain_s;
@@ -898,14 +898,14 @@ class StageBound {
     return loads_.kinds[dense ? 1 : 0].loads[phase].at(dense ? 0 : degree);
   }
 
-  // Returns a phase of a micro-batch.
+  // Returns the load of all of the stage's layers in a phase of a micro-batch.
   Load all_layers(Phase phase, int degree) const {
     Load sum{std::vector<double>(lanes_)};
     for (const int layer : layers_) sum.add(load(layer, phase, degree));
     return sum;
   }
 
-  // Returns what leads to a lane's first task at least, or follows its last one: in the first layer that has any.
+  // Returns, by lane, the least seconds before its first task or after its last, in the first layer that uses the lane.
   std::vector<double> outside_s(Phase phase) const {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
@@ -920,12 +920,12 @@ class StageBound {
     return outside_s;
   }
 
-  // Returns what lies at least between a micro-batch's last forward and the next one's, or between their first
-  // backwards, where memory makes forwards wait for backwards: from the i-th backward on to the forward that waits for
+  // Returns the least seconds between a micro-batch's last forward and the next one's, or between their first
+  // backwards, if memory makes forwards wait for backwards: from the i-th backward on to the forward that waits for
   // it.
   double micro_batch_s(const WaveDegrees& degrees) const {
     const auto layers = static_cast<int>(std::ssize(layers_));
-    const int ahead = keep_ - layers;  // layers, of the next micro-batch, that wait for none
+    const int ahead = keep_ - layers;  // layers of the next micro-batch whose forwards need not wait
     std::vector<double> forwards_s(static_cast<size_t>(layers) + 1);
     for (int i = layers; i-- > 0;)
       forwards_s[i] = forwards_s[i + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
@@ -937,7 +937,7 @@ class StageBound {
     return most_s;
   }
 
-  // Returns when the first gradient can be sent: behind all forwards, and behind the backwards that these wait for.
+  // Returns when the first gradient can be sent: after all forwards, and after the backwards that these wait for.
   double sums_begin(const WaveDegrees& degrees, const Load& all) const {
     double before_s = lead_s_[0] + all.busy_s[0];
     const auto layers = static_cast<int>(std::ssize(layers_));
@@ -949,8 +949,8 @@ class StageBound {
     return before_s;
   }
 
-  // Turns follow each other; all but those of the first and the last micro-batches are alike. `before_sums`: those
-  // before the first backward of the last micro-batch.
+  // Turns follow each other, and all except those of the first and last micro-batches are equal. `before_sums`: only
+  // turns before the first backward of the last micro-batch.
   double turns_s(const WaveDegrees& degrees, bool before_sums) const {
     const int at_once = order_ == IterationOrder::two_forwards ? 2 : 1;
     const int several = 2 * at_once + model_.micro_batches % at_once;
@@ -960,7 +960,7 @@ class StageBound {
     return few_s + more * (turns_s(degrees, before_sums, several + at_once) - few_s);
   }
 
-  // In each turn its lanes work, and a micro-batch's passes follow each other.
+  // In each turn, the lanes do its work, and a micro-batch's passes follow each other.
   double turns_s(const WaveDegrees& degrees, bool before_sums, int micro_batches) const {
     const auto is_last = [&](const Pass& pass) {
       return pass.phase == Phase::backward && pass.micro_batch + 1 == micro_batches;
@@ -989,7 +989,7 @@ class StageBound {
   int nth_layer(int i) const { return layers_[i]; }
 
   const ModelShape& model_;
-  std::vector<int> layers_;  // of the stage
+  std::vector<int> layers_;  // layers of the stage
   const LayerLoads& loads_;
   int keep_;  // layers whose activations are kept
   DegreeRanges ranges_;
@@ -1012,8 +1012,8 @@ double StageBound::seconds(const WaveDegrees& degrees) const {
   const double chain_s = any ? ends_chain_s + between * micro_batch_s(degrees) : turns_s(degrees, false);
   const double sums_begin_s = any ? sums_begin(degrees, all) : turns_s(degrees, true);
   const double behind_s = step_.behind_s();
-  // Attention is the last computation of the chain: what follows it has no degree.
-  const double tail_s = before_s(Phase::backward, degrees.last_backward);  // in the stages before
+  // Attention is the last computation of the chain, so the tasks after it do not depend on the degree.
+  const double tail_s = before_s(Phase::backward, degrees.last_backward);  // in the earlier stages
   double end_s = std::max({chain_s + tail_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),
                            lead_s_[0] + all.busy_s[0] + behind_s, lead_s_[0] + all.busy_s[0] - all.halves_s + tail_s});
   for (size_t lane = 1; lane < lanes_; ++lane) {
@@ -1023,7 +1023,7 @@ double StageBound::seconds(const WaveDegrees& degrees) const {
     if (step_.sums_s[lane] > 0) end_s = std::max(end_s, sums_begin_s + sums_s);
     if (all.busy_s[lane] == 0) continue;
     end_s = std::max(end_s, passes_s + tail_s_[lane] + tail_s);
-    if (step_.waits && tail_s_[lane] > tail_s_[0])  // computation follows
+    if (step_.waits && tail_s_[lane] > tail_s_[0])  // a computation follows
       end_s = std::max(end_s, passes_s + tail_s_[lane] - tail_s_[0] + behind_s);
   }
   return before_s(Phase::forward, degrees.first_forward) + end_s;
@@ -1039,7 +1039,7 @@ class IterationBound {
   }
   IterationBound(const IterationBound&) = delete;  // stages refer to the loads
   IterationBound& operator=(const IterationBound&) = delete;
-  /// Returns the bound whatever the degrees, or for these, of which 0 is any.
+  /// Returns the bound over all degrees, or for the given ones, where 0 means any degree.
   double seconds(const auto&... degrees) const {
     double most_s = 0;
     for (const StageBound& stage : stages_) most_s = std::max(most_s, stage.seconds(degrees...));
@@ -1051,7 +1051,7 @@ class IterationBound {
   std::vector<StageBound> stages_;
 };
 
-// A plan in another order, and what it takes at least; none where that is no less than a limit.
+// A plan in another order, and a lower bound on its seconds; no plan if that is not below a limit.
 struct Ordered {
   std::optional<Plan> plan;
   double least_s = 0;
@@ -1066,16 +1066,16 @@ Ordered ordered(const LayerPricer& pricer, const ModelShape& model, int keep, co
   return {Rewriter(iteration).write(Filler(iteration, order, pricer).best()), order.seconds};
 }
 
-// The effort for orders by chance, once degrees are found.
+// The effort for random orders, once degrees are found.
 constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
-// Models with more passes than the first try all degrees on a part of so many layers and micro-batches, and the best on
-// the whole, of so many tasks together.
+// Models with more than kMostTriedCells passes try all degrees on a part with kTriedLayers layers and
+// kTriedMicroBatches micro-batches, and the best ones on the whole model, up to kWholeTasks tasks in total.
 constexpr int kMostTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kWholeTasks = 300'000;
 
-// The best of the plans of a model with some degrees.
+// The best plan of a model over the degrees that are tried.
 class DegreeTrials {
  public:
-  // `prunes`: whether degrees whose bound is above the best plan are left out.
+  // `prunes`: whether to skip degrees whose bound is not below the best plan's seconds.
   DegreeTrials(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, bool prunes)
       : pricer_(pricer),
         model_(model),
@@ -1086,7 +1086,7 @@ class DegreeTrials {
     best_.seconds = std::numeric_limits<double>::infinity();
   }
 
-  // Tries degrees of both phases alike for all micro-batches first, then others for the first forward and the last
+  // First tries degrees that are the same for all micro-batches, then others for the first forward and the last
   // backward, then others for those between.
   void attempt_all() {
     attempt_each([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
@@ -1110,7 +1110,7 @@ class DegreeTrials {
   WaveResult& best() { return best_; }
 
   std::ptrdiff_t attempts() const { return std::ssize(tried_); }
-  // Returns what was tried, the best first; of those with the same degrees between the ends, the best alone.
+  // Returns the tried degrees, the best first; of those with the same degrees between the ends, only the best.
   std::vector<WaveDegrees> best_first() {
     std::ranges::stable_sort(tried_, {}, &std::pair<double, WaveDegrees>::first);
     std::vector<WaveDegrees> degrees;
@@ -1141,7 +1141,7 @@ class DegreeTrials {
   std::vector<std::pair<double, WaveDegrees>> tried_;
 };
 
-// Returns the first layers and micro-batches of a model that has too many to try all degrees of.
+// Returns the first layers and micro-batches of a model that has too many passes to try all degrees.
 ModelShape tried_part(const ModelShape& model) {
   ModelShape part = model;
   if (model.layers * model.micro_batches <= kMostTriedCells) return part;
@@ -1157,10 +1157,10 @@ ModelShape tried_part(const ModelShape& model) {
   return part;
 }
 
-// Replaces `best` by a plan that is faster, if there is one.
+// Replaces `best` by a faster plan, if one is found.
 void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
   const ModelShape part = tried_part(model);
-  WaveChoice of_part = choice;  // of as many micro-batches, and layers beside them
+  WaveChoice of_part = choice;  // keeps the same micro-batches and additional layers
   const int layers = layers_in(model.split(), 0), layers_of_part = layers_in(part.split(), 0);
   of_part.keep = std::max(least_kept(part, choice.order),
                           choice.keep / layers * layers_of_part + std::min(choice.keep % layers, layers_of_part));
@@ -1181,7 +1181,7 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
-// Returns the model with its micro-batches cut into parts: of whole samples, or of each sample.
+// Returns the model with its micro-batches cut into parts: into fewer samples, or each sample into parts.
 ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   ModelShape cut = model;
   (of_samples ? cut.shape.layer.parts : cut.shape.layer.batch) = of_samples ? parts : cut.shape.layer.batch / parts;
@@ -1189,7 +1189,7 @@ ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   return cut;
 }
 
-// Returns the model and the ways in which its micro-batches may be cut.
+// Returns the model and its variants with micro-batches that are cut.
 std::vector<ModelShape> cuts_of(const ModelShape& model, const WaveChoice& choice) {
   std::vector<ModelShape> all{model};
   const int most = kMostCutMicroBatches / model.micro_batches;

@@ -1,25 +1,25 @@
 #pragma once
-// Orders the tasks of a whole iteration at once (`wave`): passes of several layers and micro-batches share the lanes,
-// where every other schedule orders one pass after the other. Stacks and models run such a plan like any other.
+// Orders all tasks of an iteration together (`wave`): passes of several layers and micro-batches share the lanes, while
+// every other schedule orders one pass after the other. Stacks and models run such a plan like any other.
 //
 // The order is found by list scheduling (Graham, SIAM J. Appl. Math. 17, 1969): a free lane takes the ready task with
-// the longest tail of work behind it, a half of a backward that makes weights' gradients only if nothing else is ready.
+// the longest tail of work after it, and a half of a backward for weights' gradients only if no other task is ready.
 // The order is then justified to the right and to the left (Valls et al., EJOR 165, 2005), and others are drawn. Tasks
-// wait for their data, and beside that
+// wait for their data and, in addition:
 //
-//   memory   a stage's n-th forward of a layer for its (n - keep)-th backward of one, all of it
-//   halves   the backward of layer l - 2 for the weights' gradients of layer l, of the same micro-batch; with several
-//            stages a stage's n-th backward of a layer for those of its (n - 2)-th, or of as many micro-batches before
-//            as stages are before it (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, ZB-H1)
-//   sums     what adds to gradients for what adds to them before it: in the order of micro-batches and chunks
-//   parts    of samples in parts, attention for the one of the part before, in a backward of the part behind (TeraPipe,
-//            Li et al., ICML 2021)
-//   slices   what sends gradients for all micro-batches that add to them
-//   turns    what belongs to a turn for all of the turn before, of schedules that restrict the order
+//   memory   a stage's n-th forward of a layer waits for its (n - keep)-th backward of one, all of it
+//   halves   the backward of layer l - 2 waits for the weights' gradients of layer l, of the same micro-batch; with
+//            several stages, a stage's n-th backward of a layer waits for those of its (n - 2)-th, or of as many
+//            micro-batches earlier as stages precede it (Qi et al., Zero Bubble Pipeline Parallelism, ICLR 2024, ZB-H1)
+//   sums     a task that adds to gradients waits for earlier ones that do: in the order of micro-batches and chunks
+//   parts    with samples in parts, attention waits for that of the previous part, in a backward of the next part
+//            (TeraPipe, Li et al., ICML 2021)
+//   slices   a task that sends gradients waits for all micro-batches that add to them
+//   turns    tasks of a turn wait for all tasks of the previous turn, if the schedule restricts the order
 //
-// With several stages the base of the order is 1F1B's: messages between two stages keep its order.
+// With several stages, the base order is 1F1B's, and messages between two stages keep its order.
 //
-// Gradients are sent where their lane is idle or where its tasks can wait, as many bytes as fit.
+// Gradients are sent when their lane is idle or its tasks can wait, as many bytes as fit.
 #include <compare>
 #include <optional>
 
@@ -35,57 +35,57 @@ struct WaveDegrees {
   auto operator<=>(const WaveDegrees&) const = default;
 };
 inline constexpr int kMostWaveDegree = 4;
-/// A micro-batch of several samples is cut into smaller ones while an iteration has no more than these.
+/// A micro-batch of several samples is cut into smaller ones as long as an iteration has at most this number of them.
 inline constexpr int kMostCutMicroBatches = 16;
-/// With several stages an iteration has at most so many layers of all micro-batches together: more take too long.
+/// With several stages, the largest number of layers of all micro-batches in an iteration; more take too long.
 inline constexpr int kMostStagedPasses = 2048;
 
-/// An iteration as planned, and what it takes under the profile's contention.
+/// A planned iteration, and its seconds under the profile's contention.
 struct WaveResult {
   Plan plan;
   double seconds = 0;
-  std::optional<WaveDegrees> degrees;  // none: the plan that was known, which no other beats
+  std::optional<WaveDegrees> degrees;  // none: the known plan, which no other beats
 };
 
-/// Returns of how many layers a stage keeps activations at a time, of all micro-batches together, at least: of one
-/// micro-batch, or what its turns need; with several stages what the first one has in flight under 1F1B.
+/// Returns the least number of layers, over all micro-batches, whose activations a stage keeps at a time: those of one
+/// micro-batch, or what its turns need; with several stages, what the first one has in flight under 1F1B.
 int least_kept(const ModelShape& model, IterationOrder order);
-/// Returns the same and more: so many passes over a chunk of the stage's layers, at least one layer.
+/// Returns the same number plus that of `passes` passes over a chunk of the stage's layers, at least one more layer.
 int more_kept(const ModelShape& model, int passes);
-/// Returns of how many layers a schedule keeps activations at a time where memory holds them: of a micro-batch more
-/// than the least, under GPipe of all; if it is restricted, of a layer more, or what its turns need.
+/// Returns the number of layers whose activations a schedule keeps if memory allows: one more micro-batch than the
+/// least, under GPipe all; with turns, one more layer, or what the turns need.
 int usually_kept(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {
-  int draws = 0;  // of orders by chance that are tried too, the same on every machine
+  int draws = 0;  // number of random orders to try too; the same on every machine
   IterationOrder order = IterationOrder::any;
 };
 
-/// Returns the plan, not checked. `pricer` prices one layer of the model; `keep`: of how many layers a stage keeps
-/// activations at a time, of all micro-batches together. Throws Unsupported for several stages, or samples in parts, in
-/// turns; BadInput where `keep` is less than least_kept.
+/// Returns the plan, unchecked. `pricer` prices one layer of the model; `keep`: the number of layers, over all
+/// micro-batches, whose activations a stage keeps at the same time. Throws Unsupported for turns with several stages or
+/// samples in parts; BadInput if `keep` is less than least_kept.
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search = {});
 
-/// Returns the decision for the plan whose tasks are ordered: with each layer's gradients in a slice of their own.
+/// Returns the decision for the plan whose tasks are then ordered: each layer's gradients are in a slice of their own.
 ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees);
 
-/// What a search may decide.
+/// The decisions that a search may make.
 struct WaveChoice {
-  int keep = 1;                   // of how many layers a stage keeps activations at a time
-  bool cuts_batches = false;      // a micro-batch of several samples may be cut into smaller ones
-  int sample_parts = 1;           // into which each sample may be cut (LayerShape::parts)
+  int keep = 1;                   // layers whose activations a stage keeps at the same time
+  bool cuts_batches = false;      // micro-batches of several samples may be cut into smaller ones
+  int sample_parts = 1;           // parts into which each sample may be cut (LayerShape::parts)
   int forward = 0, backward = 0;  // chunks of every pass; 0: searched, up to kMostWaveDegree
   IterationOrder order = IterationOrder::any;
 };
 
-/// Returns the best of the plans, checked, or `known` where none is faster: so it is never slower than that one. Each
+/// Returns the best of the plans, checked, or `known` if none is faster, so it is never slower than `known`. Each plan
 /// is replayed.
 WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
                      const WaveResult& known);
 
-/// Returns the seconds that no plan of these beats, whatever the degrees: each lane's work; tasks that follow each
-/// other, within a micro-batch and from one to the next; the step behind them.
+/// Returns a lower bound on the seconds of all of these plans, over all degrees: each lane's work; tasks that follow
+/// each other within a micro-batch and between micro-batches; the step after them.
 double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice);
 
 }  // namespace moe

@@ -1,9 +1,9 @@
 #pragma once
-// Layers of a model whose feed-forward is dense, between those that have experts.
+// Layers of a model whose feed-forward is dense, between its MoE layers.
 //
-// A dense layer is what an MoE layer is without its routed experts: attention, and behind it a feed-forward that every
-// token passes, as a shared expert is one. So its case is an MoE layer's with no experts, and with the dense hidden
-// size in the place of the shared expert's: volumes, gradients, memory and weights follow by the same formulas.
+// A dense layer is an MoE layer without routed experts: attention, followed by a feed-forward that processes every
+// token, as a shared expert does. So its case is that of an MoE layer without experts, with the dense hidden size as
+// the shared expert's: volumes, gradients, memory and weights follow from the same formulas.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,21 +13,21 @@
 namespace moe {
 
 struct DenseLayers {
-  int64_t hidden = 0;    // before sharding over MP; 0: every layer has experts
-  std::vector<bool> is;  // by layer; those beyond, and a model's ends, have experts
+  int64_t hidden = 0;    // hidden size before sharding over MP; 0: all layers are MoE layers
+  std::vector<bool> is;  // by layer; later layers, and the model's ends, are not dense
 
   bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
   /// Counts the dense layers among [first, last).
   int in(int first, int last) const;
-  /// Returns whether none of the first `layers` is dense.
+  /// Returns whether none of the first `layers` layers is dense.
   bool none(int layers) const { return in(0, layers) == 0; }
-  /// Returns the dense layers of a model of the first `layers` alone.
+  /// Returns the dense layers of a model that has only the first `layers` layers.
   DenseLayers first(int layers) const;
   bool operator==(const DenseLayers&) const = default;
 };
 
-/// Which layers of a model are dense, however many it has: the first ones, all but every n-th (n - 1, 2 n - 1, ..
-/// have experts, counted from 0), and some by their numbers.
+/// The rule that decides which layers of a model of any depth are dense: the first ones, all except every n-th (layers
+/// n - 1, 2 n - 1, .. have experts, counted from 0), and those listed by number.
 struct DenseRule {
   int64_t hidden = 0;
   int first = 0, every = 1;
@@ -38,11 +38,11 @@ struct DenseRule {
 
 inline bool is_dense(const LayerCase& shape) { return shape.layer.experts == 0; }
 
-/// Returns the case of a dense layer beside MoE layers of the case `shape`. Throws BadInput naming dense_hidden where
-/// MP does not divide it, or where its weights are too many to count.
+/// Returns the case of a dense layer of a model whose MoE layers have the case `shape`. Throws BadInput naming
+/// dense_hidden if MP does not divide it, or if its weights are too many to count.
 LayerCase dense_case(const LayerCase& shape, int64_t hidden);
 
-/// The cases of a model's layers, of both kinds.
+/// The cases of a model's MoE layers and dense layers.
 class LayerCases {
  public:
   LayerCases(const LayerCase& shape, const DenseLayers& dense)
@@ -57,7 +57,7 @@ class LayerCases {
   DenseLayers layers_;
 };
 
-/// Returns "48 layers", or of a model with dense ones "12 layers, 6 MoE".
+/// Returns "48 layers", or "12 layers, 6 MoE" for a model with dense layers.
 std::string count_layers(int layers, const DenseLayers& dense);
 /// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072".
 std::string describe_layers(int layers, const DenseLayers& dense, const LayerShape& layer);

@@ -13,21 +13,21 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostCandidates = 1000;  // of one list
+constexpr size_t kMostCandidates = 1000;  // most candidates of one list
 
 struct Candidates {
   std::vector<int64_t> batch, heads, seq, model_dim, hidden;
-  std::vector<double> hidden_scale;                    // used where hidden is empty
+  std::vector<double> hidden_scale;                    // used if `hidden` is empty
   std::vector<std::optional<double>> capacity_factor;  // empty: "*"
   std::vector<Ffn> ffn;
   std::vector<int64_t> top_k;
   LayerShape fixed;                     // experts, dtype, gate, order, dispatcher, hook
-  std::vector<int64_t> ranks, mp, esp;  // of [parallel]; ranks empty: none
+  std::vector<int64_t> ranks, mp, esp;  // of [parallel]; without it, `ranks` is empty
   int64_t ranks_per_node = 1;
   bool model_dim_per_esp = false, hidden_per_esp = false, experts_by_esp_groups = false;
 
   int64_t count() const {
-    // The product is in floating point and bounded before it is a whole number, so that it can't overflow.
+    // The product is computed in floating point and bounded before it is converted, so that it can't overflow.
     double product = 1;
     for (const size_t size :
          {batch.size(), heads.size(), seq.size(), model_dim.size(), std::max(hidden.size(), hidden_scale.size()),
@@ -38,7 +38,7 @@ struct Candidates {
   }
 };
 
-/// Returns the values of a list, or the one value; each is read by `read`, no two are alike.
+/// Returns the values of a list, or a single value, each read by `read`. Throws if two are equal.
 template <class Value, class Read>
 std::vector<Value> values_of(const TableReader& table, std::string_view key, Read read) {
   const ConfigValue& found = table.value(key);
@@ -179,7 +179,7 @@ GridLayer named(GridLayer layer, bool several_k) {
   return layer;
 }
 
-/// Returns the groups of so many ranks; an mp or esp of 0 leaves that group at its default.
+/// Returns the groups of `ranks` ranks; an mp or esp of 0 leaves that group at its default.
 ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_t esp) {
   ParallelShape p;
   p.nodes = static_cast<int>(ranks / c.ranks_per_node);
@@ -190,7 +190,7 @@ ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_
   return p;
 }
 
-/// Returns the layer number `index`, as an odometer whose last wheel turns fastest.
+/// Returns layer number `index` of the product; the last list varies fastest.
 GridLayer layer_at(const Candidates& c, int64_t index) {
   const auto turn = [&](const auto& wheel) {
     const auto size = static_cast<int64_t>(wheel.size());

@@ -18,7 +18,7 @@ struct Stride {
   int size, step;
 };
 
-// Returns a group's stride: its members differ by multiples of `step` in their rank.
+// Returns a group's stride: its members' ranks differ by multiples of `step`.
 Stride stride_of(const ParallelShape& p, GroupKind kind) {
   switch (kind) {
     case GroupKind::mp:
@@ -101,10 +101,10 @@ constexpr std::array<TrafficConflict, 4> kConflicts{{
     {"CP AllGather of the forward", "PP send of the backward, where PP is asynchronous", "forward"},
 }};
 
-// Returns the ranks between the strides of TP and PP: EP x CP of them, or CP, with EP groups end to end in them.
+// Returns the ranks of the EP and CP groups together: EP x CP, or CP if EP groups lie inside the CP group.
 int span_of(const PlacementRequest& r) { return r.cp < r.ep ? r.ep * r.cp : r.cp; }
 
-// Gradients of what is not the experts' are summed over the ranks of EP and CP too.
+// Gradients of the dense part are summed over the ranks of EP and CP too.
 bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
   const std::string_view kind = traffic.substr(0, 2);
   if (kind == "EP") return r.ep > 1;
@@ -129,7 +129,7 @@ void check(const PlacementRequest& r) {
   require<BadInput>(r.switch_ports >= 1, "switch-ports: found {}, expected a whole number >= 1", r.switch_ports);
 }
 
-/// Writes what the rule says for these sizes, and why.
+/// Sets what the rule decides for these sizes, and the reason.
 void decide(const PlacementRequest& r, Placement& out) {
   const int product = r.ep * r.cp, larger = std::max(r.ep, r.cp);
   if (r.cp < r.ep) {

@@ -10,21 +10,21 @@
 
 namespace moe {
 
-/// Names the kinds of groups. dp: the ranks that hold the same dense weights, DP and CP together; cp: those that share
-/// each sample; ep_esp: EP and ESP together; pp: the ranks of all stages at one place, of which neighbours talk; stage:
-/// all ranks of a stage; world: those of all stages.
+/// The kinds of groups. dp: the ranks with the same dense weights, over DP and CP; cp: the ranks that share each
+/// sample; ep_esp: EP and ESP together; pp: the ranks at the same position of all stages, of which neighbours
+/// communicate; stage: all ranks of a stage; world: all ranks of all stages.
 enum class GroupKind { none, ep, esp, mp, dp, edp, ep_esp, pp, stage, world, cp };
 inline constexpr int kGroupKinds = 11;
 std::string_view name_of(GroupKind kind);
 
-/// Which network a group talks over. none: a group of one rank, over which nothing is sent; inter: the group spans
+/// The network that a group communicates over. none: a group of one rank, which sends nothing; inter: the group spans
 /// nodes.
 enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 
 /// Returns the position of `rank` in its group of that kind.
 int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
-/// Returns the ranks of `rank`'s group of that kind, ascending.
+/// Returns the ranks of `rank`'s group of that kind in ascending order.
 std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
 
 struct Group {
@@ -34,7 +34,7 @@ struct Group {
   bool operator==(const Group&) const = default;
 };
 
-/// One row a GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
+/// One row per GroupKind, indexed by it. A group is inter if it spans nodes for any rank.
 using Groups = EnumArray<GroupKind, Group, kGroupKinds>;
 Groups groups_of(const ParallelShape& parallel);
 
@@ -42,14 +42,14 @@ Groups groups_of(const ParallelShape& parallel);
 using GroupNetworks = EnumArray<GroupKind, Network, kGroupKinds>;
 GroupNetworks networks_of(const Groups& groups);
 
-/// All of a layer that a plan's structure depends on.
+/// The properties of a layer that decide a plan's structure.
 struct LayerOutline {
   Groups groups;
   bool shared_expert = false;
-  bool dense = false;       // it has no experts (moe/shape/dense_layers.h)
-  bool recomputes = false;  // its backward begins with its forward
+  bool dense = false;       // no experts (moe/shape/dense_layers.h)
+  bool recomputes = false;  // the backward starts by repeating the forward
 };
-/// Counts how often a training pass runs the layer's forward.
+/// Returns how often a training pass runs the layer's forward.
 inline int forwards_of(const LayerOutline& layer) { return layer.recomputes ? 2 : 1; }
 inline LayerOutline outline_of(const LayerCase& shape) {
   const bool dense = shape.layer.experts == 0;
@@ -57,12 +57,12 @@ inline LayerOutline outline_of(const LayerCase& shape) {
           shape.parallel.recompute == Recompute::full};
 }
 
-// Decides where context parallelism goes beside expert parallelism in the training of long contexts (MoNTA, "Cluster
+// Decides how context parallelism and expert parallelism are placed when long contexts are trained (MoNTA, "Cluster
 // Expansion" and "Communication Conflict").
 //
 // Groups are ordered [TP/SP, EP, CP, PP, DP], TP/SP fastest: it stays inside a node, while the GPUs of the same TP
-// position on different nodes form the EP and CP groups, over the network between nodes. A port is one GPU's on the
-// switch that joins those of its TP position.
+// position on different nodes form the EP and CP groups, over the network between nodes. A port is the connection of
+// one GPU to the switch that joins the GPUs of its TP position.
 
 /// Sizes of the groups, each >= 1. tp divides ranks_per_node.
 struct PlacementRequest {
@@ -71,7 +71,7 @@ struct PlacementRequest {
   int switch_ports = 0;
 };
 
-/// Names the form that the rule takes.
+/// The forms of the rule.
 /// horizontal  cp < ep, and a switch of at least ep cp ports: EP and CP are orthogonal, an EP group trains ep sequences
 /// vertical    cp >= ep: EP groups lie inside CP groups, cp / ep of them; an EP group trains one sequence
 ///             (mini-batch 1), and the switch needs max(ep, cp) ports
@@ -79,8 +79,8 @@ struct PlacementRequest {
 enum class Expansion : uint8_t { horizontal, vertical, open };
 std::string_view name_of(Expansion expansion);
 
-/// One dimension of the order: rank r's group is every rank that differs from r in this coordinate alone,
-/// (r / stride) % size.
+/// One dimension of the order: the group of rank r contains all ranks that differ from r only in this coordinate, (r /
+/// stride) % size.
 struct PlacedDimension {
   std::string_view name;  // TP/SP EP CP PP DP
   int size = 1;
@@ -90,32 +90,32 @@ struct PlacedDimension {
 
 struct Placement {
   Expansion expansion = Expansion::open;
-  int ports_needed = 0;     // by the form that the rule would take
-  int ep_mini_batch = 0;    // sequences that one EP group trains at once; 0: open
-  int ranks = 0;            // in all: horizontal tp ep cp pp dp, vertical tp cp pp dp; 0: open
-  int dense_replicas = 0;   // ranks that hold the same dense weights, whose gradients are summed; 0: open
-  int expert_replicas = 0;  // likewise of an expert's: a vertical CP group alone has cp / ep of them
+  int ports_needed = 0;     // ports that the form of the rule needs
+  int ep_mini_batch = 0;    // sequences that one EP group trains at the same time; 0: open
+  int ranks = 0;            // total number: horizontal tp ep cp pp dp, vertical tp cp pp dp; 0: open
+  int dense_replicas = 0;   // ranks with the same dense weights, over which gradients are summed; 0: open
+  int expert_replicas = 0;  // ranks with the same expert weights: a vertical CP group alone has cp / ep of them
   std::string reason;
-  std::vector<PlacedDimension> dimensions;  // in the paper's order; none where open
+  std::vector<PlacedDimension> dimensions;  // in the paper's order; empty if open
 };
 
-/// Decides by the paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more
-/// than 2^20 ranks.
+/// Applies the paper's rule. Throws BadInput for sizes below 1, a tp that does not divide ranks_per_node, and more than
+/// 2^20 ranks.
 Placement place(const PlacementRequest& request);
 
 /// Returns the groups of one dimension, each ascending, ordered by their first rank.
 std::vector<std::vector<int>> groups_of(const Placement& placement, const PlacedDimension& dimension);
 
-/// Returns the kinds of traffic that such groups have between nodes, in the order in which they go first on a link
-/// (MoNTA, "Communication Conflict"): EP PP CP DP.
+/// Returns the kinds of traffic that these groups have between nodes, in the order of their priority on a link (MoNTA,
+/// "Communication Conflict"): EP PP CP DP.
 std::vector<std::string_view> traffic_priority(const PlacementRequest& request);
 
-/// Names two kinds of traffic that can meet where the backward still runs (MoNTA, Fig. 11), and in which phase. Both
-/// begin with the kind.
+/// Two kinds of traffic that can overlap while the backward still runs (MoNTA, Fig. 11), and the phase in which they
+/// do. Both texts begin with the kind.
 struct TrafficConflict {
   std::string_view traffic, meets, phase;
 };
-/// Returns those of which such groups have both.
+/// Returns the conflicts for which these groups have both kinds of traffic.
 std::vector<TrafficConflict> traffic_conflicts(const PlacementRequest& request);
 
 }  // namespace moe

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 namespace moe {
 namespace {
 
-constexpr int64_t kAssumedSeq = 4096;  // tokens a sample, where the model's context is longer
+constexpr int64_t kAssumedSeq = 4096;  // tokens of a sample, if the model's context is longer
 constexpr Limits kLayerCounts{.least = 1, .most = 10'000};
 constexpr Limits kLengthLimits{.least = 1, .most = 1e12};
 constexpr std::string_view kTextConfig = "text_config";
 constexpr std::string_view kNested[] = {"attn_config", "ffn_config", "rope_parameters"};
 
-// Puts the entries of known nested objects into the object itself, as "object.key".
+// Moves the entries of known nested objects into the object itself, as "object.key".
 ConfigValue flattened(const ConfigValue& object) {
   ConfigValue out = object;
   out.entries.clear();
@@ -59,8 +59,8 @@ bool is_off(const ConfigValue& value) {
   }
 }
 
-/// The keys of a model of a known family; remembers which were read. A key that is null counts as absent, except where
-/// is_null asks. An empty key is always absent.
+/// The keys of a model of a known family; it remembers which ones were read. A null key counts as absent, except in
+/// is_null. An empty key is always absent.
 class FamilyKeys {
  public:
   FamilyKeys(const TableReader& table, const ConfigValue& object, const ModelFamily& family)
@@ -100,21 +100,21 @@ class FamilyKeys {
   bool is_text(std::string_view key, std::string_view text) const {
     return table_.value(key).kind == ConfigKind::text && table_.value(key).text == text;
   }
-  /// Returns the items of a list, empty where it is absent.
+  /// Returns the items of a list; empty if it is absent.
   std::vector<ConfigValue> list(std::string_view key) const {
     if (!has(key)) return {};
     const ConfigValue& found = table_.value(key);
     if (found.kind != ConfigKind::list) fail(key, describe(found), "a list");
     return found.items;
   }
-  /// Returns the numbers of a list of layers.
+  /// Returns the layer numbers in a list.
   std::vector<int> layer_numbers(std::string_view key, int layers) const {
     std::vector<int> numbers;
     for (const ConfigValue& item : list(key))
       numbers.push_back(static_cast<int>(table_.integer_of(item, key, {.least = 0, .most = 1.0 * layers - 1})));
     return numbers;
   }
-  /// Returns a list with one of `words` for each layer, as the index of the word; empty where the list is absent.
+  /// Returns a list with one of `words` for each layer, as the index of the word; empty if the list is absent.
   std::vector<int> layer_words(std::string_view key, int layers, std::span<const std::string_view> words) const {
     std::vector<int> found;
     const std::vector<ConfigValue> items = list(key);
@@ -199,7 +199,7 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
               fmt::format("heads of {}", m.head_dim), "an even width, which rotary positions need");
 }
 
-// The other mixer of each layer, by the rule of the family; the first of the pair is attention over all tokens.
+// Returns the mixer of a layer by the family's rule, if no list gives it: full attention or the family's other mixer.
 Mixer other_mixer(const FamilyKeys& keys, int layer) {
   const auto each = [&](int64_t period, int64_t offset) { return layer % period == offset; };
   switch (keys.family().mixers) {
@@ -341,7 +341,7 @@ void read_experts(const FamilyKeys& keys, PublishedModel& m) {
   if (groups > 1 && chosen > 0 && chosen < groups) m.node_limit = chosen;
 }
 
-// Reads what a nested config may say outside of its text_config too.
+// Reads the keys of a nested config that may be outside of its text_config too.
 void read_outer(const FamilyKeys& keys, const TableReader& root, PublishedModel& m) {
   const auto outer = [&](std::string_view key) { return !keys.has(key) && root.has(key); };
   constexpr std::string_view kTied = "tie_word_embeddings";
@@ -360,7 +360,7 @@ void read_outer(const FamilyKeys& keys, const TableReader& root, PublishedModel&
     if (root.has(key)) m.other_parts.push_back(fmt::format("{}: the text model alone is planned and counted", key));
 }
 
-// The folder's name, of a download cache the model's, and of other files their own.
+// Returns the name of the folder or, in a download cache, the model's; for other files, their own name.
 std::string name_from(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::absolute(path, error).lexically_normal();
@@ -469,7 +469,7 @@ constexpr KeyDefault kJambaDefaults[] = {
 
 constexpr FixedKey kMiniMaxM2Fixed[] = {{"qk_norm_type", "'per_layer'"}, {"mtp_transformer_layers", "1"}};
 
-// Widths that latent attention has from its own keys.
+// Keys that are ignored for latent attention, which has its own keys for these widths.
 constexpr std::string_view kLatentIgnored[] = {"head_dim", "qk_head_dim", "num_key_value_heads"};
 constexpr std::string_view kGptOssIgnored[] = {"experts_per_token", "initial_context_length", "swiglu_limit"};
 constexpr std::string_view kMiniMaxIgnored[] = {"rotary_dim", "postnorm", "shared_moe_mode", "block_size"};
@@ -647,7 +647,7 @@ constexpr std::array kFamilies{
 };
 
 constexpr std::string_view kIgnored[] = {
-    // training, and what is printed
+    // training and output
     "architectures", "auto_map", "transformers_version", "use_cache", "pretraining_tp", "ep_size", "hidden_act",
     "ffn_act_fn", "attn_implementation", "use_bfloat16", "torchscript", "output_attentions", "output_hidden_states",
     "output_router_logits", "return_dict", "seq_aux", "aux_loss_alpha", "norm_topk_prob", "routed_scaling_factor",
@@ -655,7 +655,7 @@ constexpr std::string_view kIgnored[] = {
     "moe_normalize_expert_weights", "uniform_expert_assignment", "logits_scaling", "original_max_position_embeddings",
     "partial_rotary_factor", "chunk_size_feed_forward", "pruned_heads", "tf_legacy_loss", "quantization_config",
     "quantization", "compression_config",
-    // classes of task heads
+    // task heads
     "finetuning_task", "id2label", "label2id", "problem_type", "task_specific_params", "tokenizer_class", "prefix",
     "is_decoder", "is_encoder_decoder", "tie_encoder_decoder", "cross_attention_hidden_size", "add_cross_attention",
     // generation

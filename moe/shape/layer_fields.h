@@ -1,6 +1,6 @@
 #pragma once
-// The fields of a layer, each declared once: flags and their help, keys of files, records and plans, and the part of a
-// plan's hash are made from these rows.
+// The fields of a layer, each declared once. Flags and their help, keys of files, records and plans, and the layer's
+// part of a plan's hash are derived from these rows.
 #include <algorithm>
 #include <array>
 #include <bitset>
@@ -16,20 +16,20 @@
 
 namespace moe {
 
-/// A field of a layer. `Value` is int64_t, double, bool, std::string (the name of a part), an enum, or std::optional
-/// <double>, whose lack files and flags call "none".
+/// A field of a layer. `Value` is int64_t, double, bool, std::string (the name of a part), an enum, or
+/// std::optional<double>, for which files and flags write "none" if it is empty.
 template <class Value>
 struct LayerField {
-  std::string_view key;  // in files, records and plans; the flag is --KEY with hyphens, of a switch that is on --no-KEY
+  std::string_view key;  // in files, records and plans; its flag is --KEY with hyphens, or --no-KEY if on by default
   Value LayerShape::*member;
-  std::string_view help;  // of the flag; the default is added to it where it does not say one
+  std::string_view help;  // help of the flag; the default is appended unless the text states one
   std::string_view type = "N";
-  Limits limits = {};                                                      // of a number
-  Value (*from)(std::string_view name, std::string_view where) = nullptr;  // of a name
-  bool optional = false;       // records, plans and the hash lack it where it has its default
+  Limits limits = {};                                                      // limits of a number
+  Value (*from)(std::string_view name, std::string_view where) = nullptr;  // reads a value from its name
+  bool optional = false;       // records, plans and the hash omit the field if it has its default
   std::string_view mark = {};  // hashed before the value of an optional field
-  bool stated = false;         // models' files have it even where it has its default
-  bool planned_only = false;   // verbs that run layers have no such flag
+  bool stated = false;         // model files include the field even if it has its default
+  bool planned_only = false;   // commands that run layers do not have this flag
 
   std::string flag() const {
     std::string words(key);
@@ -42,20 +42,20 @@ struct LayerField {
   static constexpr bool is_name = std::is_enum_v<Value> || std::same_as<Value, std::string>;
 };
 
-inline constexpr double kMostWidth = 1 << 30;  // products of widths are checked
+inline constexpr double kMostWidth = 1 << 30;  // a single width; products of widths are checked too
 inline constexpr Limits kWidthLimits{.least = 1, .most = kMostWidth};
 inline constexpr Limits kOptionalWidthLimits{.least = 0, .most = kMostWidth};
 inline constexpr double kMostParts = 64;
 inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
 inline constexpr Limits kLossLimits{.least = 0, .most = 1e3};
 
-/// Returns the name of a part of `parts()`. Throws BadInput listing the known ones.
+/// Returns the name of a part of `parts()`. Throws BadInput listing the known names.
 template <auto parts>
 std::string part_from(std::string_view name, std::string_view where) {
   return std::string(find_named(parts(), name, where).name);
 }
 
-/// In the order of --help and of the hash. A new field is `optional`, so that plans without it keep their hash.
+/// The order is that of --help and of the hash. A new field is `optional`, so that plans without it keep their hash.
 inline constexpr std::tuple kLayerFields{
     LayerField<int64_t>{
         .key = "batch", .member = &LayerShape::batch, .help = "samples of one MP group (B)", .limits = kWidthLimits},
@@ -221,7 +221,7 @@ inline constexpr size_t kLayerFieldCount = std::tuple_size_v<decltype(kLayerFiel
 inline constexpr auto kLayerKeys =
     std::apply([](const auto&... fields) { return std::array{fields.key...}; }, kLayerFields);
 
-/// Some of a layer's fields: those that flags name.
+/// Values of some of a layer's fields: those that flags set.
 class SomeLayerFields {
  public:
   template <class Value>
@@ -234,13 +234,13 @@ class SomeLayerFields {
     if (!given_[index_of(member)]) return std::nullopt;
     return std::optional<Value>(std::in_place, values_.*member);
   }
-  /// Sets the fields of `layer` that are given here.
+  /// Sets these fields in `layer`.
   void apply_to(LayerShape& layer) const {
     for_each_layer_field([&](const auto& field) {
       if (const auto value = get(field.member)) layer.*field.member = *value;
     });
   }
-  /// Takes the fields that `others` gives; where not `over_given`, only those that are not given here.
+  /// Takes the fields that `others` has; unless `over_given`, only those that are not set here.
   void take(const SomeLayerFields& others, bool over_given) {
     for_each_layer_field([&](const auto& field) {
       const auto value = others.get(field.member);

@@ -11,21 +11,21 @@ namespace moe {
 
 struct LayerFile {
   std::string name, source, file;
-  LayerShape layer;  // keys that are absent have LayerShape's defaults
-  /// [parallel]'s dp, cp, mp, ep, esp, pp alone: nodes and ranks a node belong to the cluster. 0: by default.
+  LayerShape layer;  // absent keys have LayerShape's defaults
+  /// Only [parallel]'s dp, cp, mp, ep, esp, pp; nodes and ranks per node are properties of the cluster. 0: the default.
   ParallelShape parallel;
   std::optional<Rounding> rounding;
 };
 
-/// The keys of a layer's groups, as files, plans and records have them.
+/// The keys of a layer's groups in files, plans and records.
 inline constexpr std::array<std::string_view, 7> kParallelKeys{"dp", "cp", "mp", "ep", "esp", "pp", "placement"};
 
-/// Reads those of kLayerKeys that `table` has; the others stay as they are. Throws BadInput naming file, line and key.
+/// Reads the keys of `table` that are in kLayerKeys; others are unchanged. Throws BadInput naming file, line and key.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
-/// Reads kParallelKeys; 0, of cp and pp 1, or ESP inside, where absent.
+/// Reads kParallelKeys; absent keys give 0, except that cp and pp are 1 and placement is ESP inside.
 ParallelShape read_parallel_keys(const TableReader& table);
 
-/// Returns keys of a table that also has `others`.
+/// Returns the keys of a table followed by `others`.
 template <size_t N, size_t M>
 constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
                                                    const std::array<std::string_view, M>& others) {
@@ -42,10 +42,10 @@ constexpr std::array<std::string_view, N + M> with(const std::array<std::string_
 /// Reads a layer's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 LayerFile read_layer(const std::string& path);
 
-/// Reads the layer of that name (configs/layers/NAME.toml), or of that path. Throws BadInput listing the known names.
+/// Reads the layer of that name (configs/layers/NAME.toml) or path. Throws BadInput listing the known names.
 LayerFile find_layer(const std::string& name_or_path);
 
-/// Sizes that a file may hold: products of them stay far from overflow.
+/// Limits of sizes in files, such that products of sizes stay far from overflow.
 inline constexpr Limits kSizeLimits{.least = 1, .most = 1 << 20};
 
 }  // namespace moe

@@ -53,7 +53,7 @@ std::vector<ModelOverride> overrides_from(const TableReader& root) {
   return all;
 }
 
-// Reads which layers have no experts, by any of three keys; at least one has some.
+// Reads which layers have no experts, from any of three keys. At least one layer must have experts.
 DenseRule dense_from(const TableReader& root, int layers) {
   constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
                              kHidden = "dense_hidden";
@@ -74,7 +74,7 @@ DenseRule dense_from(const TableReader& root, int layers) {
   return dense;
 }
 
-// Requires the keys that a model can't do without; the others have a layer's defaults.
+// Requires the keys that a model can't do without; other keys default to those of LayerShape.
 void require_shape(const TableReader& layer) {
   for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
 }
@@ -85,7 +85,7 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
   return nullptr;
 }
 
-// The groups that a model asks for.
+// Returns the sizes of groups that a model sets, as TOML.
 std::string parallel_toml(const ParallelShape& p) {
   std::string text;
   for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})

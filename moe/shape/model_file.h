@@ -1,18 +1,18 @@
 #pragma once
-// A model of MoE layers, all alike, and of dense ones between them, as a TOML file.
+// A model of MoE layers of one shape, and of dense layers between them, as a TOML file.
 //
 //   schema = 1                 name, source
 //   layers = 32
 //   moe_every = 2              optional: every second layer has experts: 1, 3, 5 .., counted from 0
-//   first_dense = 3            optional: so many first layers have none
-//   dense_layers = [0, 7]      optional: nor have these, counted from 0
-//   dense_hidden = 18432       with any of the three: hidden size of a dense layer's feed-forward
-//   vocabulary = 32000         optional: the memory of embedding and output projection counts only where it is given
-//   tied_embedding = false     optional: the output projection is the embedding
-//   qk_norm = true             optional: the published model norms queries and keys; exports say it, plans leave it out
+//   first_dense = 3            optional: number of first layers that have no experts
+//   dense_layers = [0, 7]      optional: further layers without experts, counted from 0
+//   dense_hidden = 18432       hidden size of a dense layer's feed-forward, if any of these three keys is set
+//   vocabulary = 32000         optional: without it, the memory of embedding and output projection is not counted
+//   tied_embedding = false     optional: the output projection uses the weights of the embedding
+//   qk_norm = true             optional: the published model norms queries and keys; exports say so, plans ignore it
 //   [layer]                    the keys of a layer file (moe/shape/layer_file.h), batch to hook
 //   [parallel]                 optional: dp, mp, ep, esp, pp
-//   [[on]]                     optional: what differs on some clusters, by the names of their profiles
+//   [[on]]                     optional: values for some clusters, which are named as their profiles
 //   clusters = ["testbed-b"]
 //   layers = 7                 also batch, seq, experts, ep
 #include <optional>
@@ -23,7 +23,7 @@
 
 namespace moe {
 
-/// What a model takes instead on the clusters named; empty: as everywhere.
+/// Values that replace a model's own on the named clusters; empty: the model's own value.
 struct ModelOverride {
   std::vector<std::string> clusters;
   std::optional<int> layers, ep;
@@ -33,33 +33,33 @@ struct ModelOverride {
 struct Model {
   std::string name, source, file;
   std::string origin;      // "config.json of qwen3_moe"; empty: a model file
-  LayerShape layer;        // experts 0: one a node
-  ParallelShape parallel;  // sizes of groups alone, 0: by default; nodes and ranks a node belong to the cluster
+  LayerShape layer;        // experts 0: one per node
+  ParallelShape parallel;  // only sizes of groups, 0: the default; nodes and ranks per node are the cluster's
   int layers = 1;
   DenseRule dense;
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false, qk_norm = false;
-  std::vector<ModelOverride> overrides;  // a cluster is named at most once
+  std::vector<ModelOverride> overrides;  // at most one for each cluster
 };
 
-/// Ends the name of a profile that was fitted on the cluster named before it.
+/// The suffix of a profile that was fitted on the cluster whose name comes before it.
 inline constexpr std::string_view kFitted = "-fitted";
 
 /// Reads a model's file. Throws BadInput "FILE:LINE: key: found ..., expected ...". Unknown keys are errors.
 Model read_model(const std::string& path);
 
-/// Returns the path of the model of that name (configs/models/NAME.toml), or that path; of a folder that holds a
-/// config.json, the path of that. Throws BadInput listing the known names.
+/// Returns the path of the model of that name (configs/models/NAME.toml), or the path itself; for a folder that
+/// contains a config.json, the path of that file. Throws BadInput listing the known names.
 std::string find_model_file(const std::string& name_or_path);
 
 /// Reads the model of that name or path: a model file, or a Hugging Face config.json (moe/shape/hf_config.h).
 Model find_model(const std::string& name_or_path);
 
-/// Returns the text of a model file that reads as this model, without overrides.
+/// Returns the text of a model file from which this model, without overrides, can be read.
 std::string model_toml(const Model& model);
 
-/// Returns the model as it is on the cluster of that name: its override applied, where it has one, and none left. A
-/// profile that was fitted on a cluster (kFitted) is that cluster.
+/// Returns the model on the cluster of that name: its override, if any, is applied and none is left. A profile that was
+/// fitted on a cluster (kFitted) counts as that cluster.
 Model on_cluster(Model model, const std::string& cluster);
 
 }  // namespace moe

@@ -1,8 +1,8 @@
 #pragma once
-// Names what a layer can be made of. A part's row here is what planning knows of it: its name, which is the flag's
-// value, and what it does. What implements it has a row under the same name in moe/layer, next to the class that it
-// makes; the compiler holds each pair of tables to the same names (same_names). A program adds parts of its own by
-// register_gate() and the like, which are declared beside those classes.
+// The choices for the parts of a layer. A part's row here has what planning needs: its name, which is the flag's value,
+// and its effect on the plan. Its implementation has a row of the same name in moe/layer, next to the class that it
+// creates; the compiler checks that both tables have the same names (same_names). A program adds its own parts with
+// register_gate() and similar functions, which are declared next to those classes.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -15,10 +15,10 @@ struct Part {
   std::string_view name, summary;
 };
 
-/// How many pairs a token has: top_k, one an expert, or one a row of every expert.
+/// The number of pairs of a token: top_k; one per expert; or one per row of every expert.
 enum class Choices : uint8_t { top_k, experts, rows };
 
-/// What logits are: x W_g, the same with noise, or cosines divided by a temperature.
+/// The formula of logits: x W_g; the same with noise; or cosines divided by a temperature.
 enum class LogitsBy : uint8_t { product, noisy_product, cosine };
 
 struct GatePart {
@@ -26,7 +26,7 @@ struct GatePart {
   Choices choices = Choices::top_k;
   LogitsBy logits = LogitsBy::product;
 
-  /// Returns whether an expert gets as many tokens as it has rows, whatever tokens prefer.
+  /// Returns whether every expert gets as many tokens as it has rows, whichever experts tokens prefer.
   constexpr bool fills_evenly() const { return choices != Choices::top_k; }
 };
 
@@ -50,13 +50,13 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
-/// Names the experts' networks; registered ones have the numbers behind these.
+/// The networks of experts; registered ones have larger numbers.
 enum class Ffn { gpt, mixtral, gpt_tanh, mixtral_fp8 };
 
 struct FfnPart {
   std::string_view name, summary;
   Ffn ffn;
-  int gemms;            // of one expert's forward; of three, one is W3 beside W1, as SwiGLU has it
+  int gemms;            // GEMMs of one expert's forward; the third is W3 beside W1, as in SwiGLU
   bool in_fp8 = false;  // rows and weights are multiplied as FP8 numbers
 };
 
@@ -69,7 +69,7 @@ inline constexpr std::array<FfnPart, 4> kFfnParts{
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
-/// These return all parts that are known: those above, and behind them those that the program has registered.
+/// These return all known parts: those above, followed by those that the program has registered.
 Registry<GatePart>& gate_parts();
 Registry<Part>& order_parts();
 Registry<Part>& dispatcher_parts();

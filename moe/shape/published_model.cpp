@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-/// Weights of a part: of matrices, which a token multiplies by, and of vectors.
+/// Weights of a part: of matrices, by which a token is multiplied, and of vectors.
 struct Weights {
   double matrices = 0, vectors = 0;
   double total() const { return matrices + vectors; }
@@ -27,7 +27,7 @@ Weights latent_attention(const PublishedModel& m) {
   w.matrices += width * compressed;
   w.matrices += number(l.kv_rank) * heads * number(l.nope_dim + l.value_dim);
   w.matrices += heads * number(l.value_dim) * width;
-  w.vectors = rank + number(l.kv_rank);  // gains of the norms of what is compressed
+  w.vectors = rank + number(l.kv_rank);  // gains of the norms of the latents
   if (m.qkv_bias) w.vectors += rank + compressed;
   if (m.output_bias) w.vectors += width;
   return w;
@@ -91,7 +91,7 @@ Weights mixer_weights(const PublishedModel& m, Mixer mixer) {
   return m.latent ? latent_attention(m) : plain_attention(m);
 }
 
-// Multiply-adds of a token with the keys and values of others.
+// Returns the multiply-adds of a token with the keys and values of other tokens.
 double score_macs(const PublishedModel& m, Mixer mixer) {
   if (mixer != Mixer::attention && mixer != Mixer::windowed) return 0;
   const double seen = number(mixer == Mixer::windowed ? std::min(m.seq, m.window) : m.seq);
@@ -109,7 +109,7 @@ Weights feed_forward(const PublishedModel& m, int64_t hidden, bool bias) {
   return {m.gemms * width * inner, bias ? (m.gemms - 1) * inner + width : 0};
 }
 
-// Router and shared expert: what every token of a layer with experts meets.
+// Router and shared expert: the weights that every token of an MoE layer uses.
 Weights beside_experts(const PublishedModel& m) {
   const double width = number(m.model_dim), experts = number(m.experts);
   Weights w{width * experts, 0};
@@ -124,10 +124,10 @@ std::string in_layers(int count, int layers) {
   return count == layers ? "in all layers" : fmt::format("in {} of {} layers", count, layers);
 }
 
-// Returns whether all layers have the window, as plans know it.
+// Returns whether all layers have the window, which is the only case that plans support.
 bool is_windowed(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) == m.layers(); }
 
-// Which layers are dense, as a model's file says it: by the shortest of its keys.
+// Returns the rule of the dense layers for a model file, with the shortest keys that describe them.
 DenseRule dense_rule(const PublishedModel& m) {
   DenseRule rule;
   if (m.dense_count() == 0) return rule;
@@ -159,7 +159,7 @@ int PublishedModel::count_of(Mixer mixer) const { return static_cast<int>(std::r
 ModelCounts count_model(const PublishedModel& m) {
   const double layers = m.layers(), dense_layers = m.dense_count(), moe_layers = layers - dense_layers;
   const Weights expert = feed_forward(m, m.hidden, m.expert_bias), beside = beside_experts(m);
-  Weights shared;  // that every token meets
+  Weights shared;  // weights that every token uses
   double scores = 0;
   for (const Mixer mixer : m.mixers) {
     shared = shared + mixer_weights(m, mixer);

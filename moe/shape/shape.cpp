@@ -44,7 +44,7 @@ void require_positive(int64_t value, std::string_view name) {
   require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
 }
 
-// A rank's shards have whole blocks, those of the whole weights.
+// Checks that a rank's shards consist of whole blocks of the whole weights.
 void check_blocks(const LayerShape& layer, const ParallelShape& p) {
   const int64_t block = block_of(layer.ffn);
   require<BadInput>(layer.model_dim % block == 0, "model-dim: found {}, expected a multiple of {} for ffn {}",
@@ -53,7 +53,7 @@ void check_blocks(const LayerShape& layer, const ParallelShape& p) {
   require_blocks(layer.ffn, layer.shared_hidden, p.mp, "shared-hidden", "mp");
 }
 
-// Checks what latent attention needs, or that it is asked for.
+// Checks the widths of latent attention, and that they are 0 without it.
 void check_latent(const LayerShape& l) {
   require<BadInput>(l.q_lora_rank >= 0 && l.kv_lora_rank >= 0,
                     "q-lora-rank {}, kv-lora-rank {}: expected whole numbers >= 0", l.q_lora_rank, l.kv_lora_rank);
@@ -81,7 +81,7 @@ void check_latent(const LayerShape& l) {
   require<BadInput>(!l.bias, "bias: found with kv-lora-rank, expected latent attention without biases");
 }
 
-// Returns the largest number up to `most` that `fits`, or 1.
+// Returns the largest number up to `most` for which `fits` is true, or 1.
 template <class Fits>
 int largest(int64_t most, Fits fits) {
   while (most > 1 && !fits(most)) --most;
@@ -100,7 +100,7 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   const auto in_node = [&](int64_t n) { return stage % n == 0 && p.ranks_per_node % n == 0; };
   require_divides(p.cp, stage, "cp", "ranks of a stage");
   if (p.cp > 1) require_divides(2 * int64_t{p.cp}, layer.seq, "2 cp", "seq");
-  const int split = stage / p.cp;  // by DP and MP
+  const int split = stage / p.cp;  // ranks that DP and MP share
   if (p.mp == 0 && p.dp > 0 && split % p.dp == 0) p.mp = split / p.dp;
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {
@@ -111,7 +111,7 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
     p.esp = largest(sharded, [&](int64_t n) {
       return in_node(n) && stage % (std::max(p.ep, 1) * n) == 0 && layer.hidden % (n * block_of(layer.ffn)) == 0;
     });
-  // A pipeline stage has its experts on its own nodes.
+  // The experts of a pipeline stage are on the stage's own nodes.
   const int apart = p.nodes > 1 ? std::max(1, p.nodes / p.pp) : stage / p.esp;
   if (p.ep == 0)
     p.ep = largest(std::min<int64_t>(apart, layer.experts),
@@ -189,7 +189,7 @@ LayerCase part_case(LayerCase shape, int part) {
   return shape;
 }
 
-// A token of a part sees those of the parts before. Gates that choose among a whole batch's tokens would see others.
+// A token of a part sees the tokens of earlier parts; gates that choose among a batch's tokens would need later ones.
 static void check_parts(const LayerShape& layer, const ParallelShape& parallel) {
   require_positive(layer.parts, "parts");
   if (layer.parts == 1) return;

@@ -1,5 +1,5 @@
 #pragma once
-// What is trained (LayerShape) and how it is spread over ranks (ParallelShape). Notation: B, L, M, H, E, k,
+// The trained layer (LayerShape) and its distribution over ranks (ParallelShape). Notation: B, L, M, H, E, k,
 // f.
 #include <cstdint>
 #include <optional>
@@ -18,65 +18,65 @@ constexpr const FfnPart& part_of(Ffn ffn) {
 constexpr std::string_view name_of(Ffn ffn) { return part_of(ffn).name; }
 Ffn ffn_from(std::string_view name, std::string_view where);
 constexpr int gemms_of(Ffn ffn) { return part_of(ffn).gemms; }
-/// Returns whether there is a W3 beside W1, as SwiGLU has.
+/// Returns whether an expert has a W3 beside W1, as in SwiGLU.
 constexpr bool is_gated(Ffn ffn) { return gemms_of(ffn) == 3; }
-/// Returns whether rows and weights are multiplied as FP8 numbers, forward and for the gradients of rows; those of
-/// weights are sums of products of the layer's own numbers, so that they don't depend on how rows are cut into chunks.
+/// Returns whether rows and weights are multiplied as FP8 numbers, in the forward and for the gradients of rows.
+/// Gradients of weights use the layer's own type, so they do not depend on how rows are cut into chunks.
 constexpr bool in_fp8(Ffn ffn) { return part_of(ffn).in_fp8; }
-/// Returns what the widths of an expert's weights are multiples of on each rank.
+/// Returns the number of which the widths of an expert's weights must be multiples on each rank.
 constexpr int64_t block_of(Ffn ffn) { return in_fp8(ffn) ? kFp8Block : 1; }
-/// Throws BadInput naming what is so wide over the ranks of a group unless each has whole blocks of it.
+/// Throws BadInput naming `name` and `group` unless each of `shards` ranks gets whole blocks of `width`.
 void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, std::string_view group);
 
-/// Which norms a layer has. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. They
-/// stand before attention and before the gate; post_layernorm (BERT's) stands behind each of the two residual sums.
+/// The norms of a layer. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. Norms
+/// precede attention and the gate, except that post_layernorm (BERT's) follows each of the two residual sums.
 enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
 constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
-/// How T_rank is rounded, a rank's capacity per expert, of N = B L / N_MP tokens; chunks have floor or ceil(T_rank
-/// / r) rows.
+/// The rounding of T_rank, a rank's capacity per expert, for N = B L / N_MP tokens. Chunks have floor or ceil(T_rank /
+/// r) rows.
 ///   ragged     ceil(k f N / E)
 ///   exact      k f N / E unrounded, equal chunks: planning only, what the papers' figures assume
-///   tutel      k floor(f ceil(N / E)); where none is dropped, padded to the largest load of any expert
-///   deepspeed  ceil(k f N / E), at least 4; likewise padded
-///   megatron   ceil(k f N / E); where none is dropped, unequal AlltoAll, as with ragged
-///   lcm        ceil(k f N / E) and empty rows up to a multiple of lcm(r_f, r_b): chunks are equal, as in FSMoE's code;
-///              where none is dropped, the largest load of any expert is padded so
+///   tutel      k floor(f ceil(N / E)); if no token is dropped, padded to the largest load of any expert
+///   deepspeed  ceil(k f N / E), at least 4; padded as tutel if no token is dropped
+///   megatron   ceil(k f N / E); if no token is dropped, unequal AlltoAll, as with ragged
+///   lcm        ceil(k f N / E), padded to a multiple of lcm(r_f, r_b): chunks are equal, as in FSMoE's code; if no
+///              token is dropped, the largest load of any expert is padded to such a multiple
 enum class Rounding { ragged, exact, tutel, deepspeed, megatron, lcm };
 std::string_view name_of(Rounding rounding);
 Rounding rounding_from(std::string_view name, std::string_view where);
 
-/// One transformer layer with MoE. B counts the samples of one MP group; with context parallelism, of a CP group's.
+/// One MoE transformer layer. B counts the samples of one MP group or, with context parallelism, of one CP group.
 struct LayerShape {
   int64_t batch = 4;          // B, samples
-  int64_t seq = 1024;         // L, tokens a sample
+  int64_t seq = 1024;         // L, tokens per sample
   int64_t model_dim = 1024;   // M
   int64_t hidden = 4096;      // H, of one expert before sharding over ESP
-  int64_t shared_hidden = 0;  // of the expert that every token passes, before sharding over MP; 0: there is none
+  int64_t shared_hidden = 0;  // of the shared expert, before sharding over MP; 0: no shared expert
   int64_t heads = 16;
   int64_t kv_heads = 0;   // 0: as many as heads
   int64_t head_dim = 0;   // width of a head; 0: M / heads
-  int64_t window = 0;     // tokens that a token sees, itself among them; 0: all before it
-  int64_t parts = 1;      // that each sample is cut into, a pass each (Plan::part_of)
-  double rope_theta = 0;  // base of the rotary positions in attention; 0: it knows no positions
-  // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1): ranks that queries and that keys and values are
-  // compressed to, and widths of a head: of queries and keys without and with rotary positions, and of values.
+  int64_t window = 0;     // tokens that a token sees, itself included; 0: all tokens before it
+  int64_t parts = 1;      // number of parts of each sample, with a pass for each (Plan::part_of)
+  double rope_theta = 0;  // base of the rotary positions in attention; 0: no rotary positions
+  // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1): the ranks to which queries and keys and values
+  // are compressed, and the widths of a head: queries and keys without and with rotary positions, and values.
   int64_t q_lora_rank = 0;   // 0: queries are not compressed
-  int64_t kv_lora_rank = 0;  // 0: attention is not latent, and all of these are 0
+  int64_t kv_lora_rank = 0;  // 0: attention is not latent, and these five are all 0
   int64_t qk_nope_head_dim = 0, qk_rope_head_dim = 0, v_head_dim = 0;
-  int64_t experts = 0;                          // E; 0: one a node
+  int64_t experts = 0;                          // E; 0: one per node
   int64_t top_k = 2;                            // k
-  int64_t node_limit = 0;                       // M, nodes that a token's k experts lie on at most; 0: any
+  int64_t node_limit = 0;                       // M, most nodes that a token's k experts may lie on; 0: no limit
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
   Ffn ffn = Ffn::gpt;
   Norm norm = Norm::by_ffn;
   bool residual = true;  // around attention and around the MoE part
-  bool causal = true;    // a token sees those before it alone; else all of its sample (BERT)
-  bool bias = false;     // of attention's projections, of experts' GEMMs and of LayerNorms (GPT-2)
-  double aux_loss = 0;   // coefficient of the gate's load-balancing loss, where its original has one
-  double z_loss = 0;     // of the mean squared log-sum-exp of its logits
+  bool causal = true;    // a token sees only earlier tokens; else all tokens of its sample (BERT)
+  bool bias = false;     // attention's projections, experts' GEMMs and LayerNorms have biases (GPT-2)
+  double aux_loss = 0;   // coefficient of the gate's load-balancing loss, if the original gate has one
+  double z_loss = 0;     // coefficient of the mean squared log-sum-exp of the gate's logits
   DType dtype = DType::float32;
   std::string gate = "gshard";
   std::string order = "tutel";
@@ -85,9 +85,9 @@ struct LayerShape {
   bool operator==(const LayerShape&) const = default;
 };
 
-/// Returns whether attention is latent (MLA): it then has neither head_dim nor fewer key-value heads.
+/// Returns whether attention is latent (MLA); then it has no head_dim, and as many key-value heads as heads.
 constexpr bool is_latent(const LayerShape& l) { return l.kv_lora_rank > 0; }
-/// Makes attention plain: the widths that make it latent are 0.
+/// Makes attention plain by setting the widths of latent attention to 0.
 constexpr void clear_latent(LayerShape& l) {
   l.q_lora_rank = l.kv_lora_rank = 0;
   l.qk_nope_head_dim = l.qk_rope_head_dim = l.v_head_dim = 0;
@@ -103,18 +103,18 @@ constexpr int64_t value_width(const LayerShape& l) { return is_latent(l) ? l.v_h
 constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
 constexpr int64_t mixed_width(const LayerShape& l) { return l.heads * value_width(l); }
 
-/// What the backward computes again (MoNTA, Table 4): nothing; attention scores; all but a layer's input, scores
-/// among it. So attention keeps scores with `none` alone.
+/// What the backward recomputes (MoNTA, Table 4): nothing; attention scores; everything except a layer's input, scores
+/// included. So attention keeps its scores only with `none`.
 enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
-/// What ZeRO shards, over the replicas of a weight: DP for the dense part, EDP for the experts. (MoNTA, Table 3,
-/// prints d for both; experts have N_EDP replicas.)
+/// What ZeRO shards over the replicas of a weight, which are DP for the dense part and EDP for the experts. (MoNTA,
+/// Table 3, prints d for both; experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
 inline constexpr int kMostZeroStage = 3;
 
-/// The framework by whose rules a rank keeps states and activations (memory_rules in moe/plan/memory.h).
+/// The framework whose rules decide the states and activations that a rank keeps (memory_rules in moe/plan/memory.h).
 enum class Trainer : uint8_t { moetune, megatron, deepspeed, torchtitan };
 
 /// The sizes of the groups; P = pp dp cp mp = pp ep esp edp, both factorisations over the same ranks. rank = ((pp N_DP
@@ -123,58 +123,58 @@ enum class Trainer : uint8_t { moetune, megatron, deepspeed, torchtitan };
 struct ParallelShape {
   int nodes = 1;
   int ranks_per_node = 1;
-  int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: by default
+  int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: the default
   int cp = 1;                                            // ranks that share each sample: context parallelism
   bool ep_inside = false;
-  int zero = 0;                           // stage
-  Recompute recompute = Recompute::none;  // what a rank does not keep
+  int zero = 0;                           // ZeRO stage, 0 to kMostZeroStage
+  Recompute recompute = Recompute::none;  // what the backward recomputes
   Trainer trainer = Trainer::moetune;
   int ranks() const { return nodes * ranks_per_node; }
-  /// Counts the ranks that hold a dense weight alike: those of DP and CP.
+  /// Returns the number of ranks with the same dense weights: those of DP and CP.
   int replicas() const { return dp * cp; }
   bool operator==(const ParallelShape&) const = default;
 };
 
-/// Returns "ep-inside" or "esp-inside": which of the two groups is made of neighbouring ranks.
+/// Returns "ep-inside" or "esp-inside", the group that consists of neighbouring ranks.
 std::string_view placement_name(const ParallelShape& parallel);
 bool ep_inside_from(std::string_view name, std::string_view where);
 
-/// A layer on a cluster, complete: no default is left open. Fields that may stay 0: head_dim if it is M /
-/// heads, and experts of a dense layer (moe/shape/dense_layers.h).
+/// A layer on a cluster, with all defaults filled in. Fields that may stay 0: head_dim if it is M / heads, and the
+/// experts of a dense layer (moe/shape/dense_layers.h).
 struct LayerCase {
   LayerShape layer;
   ParallelShape parallel;
   Rounding rounding = Rounding::ragged;
-  int64_t row_multiple = 1;  // of T_rank; with lcm, what the degrees decide (decided_case)
-  int part = 0;              // the one of the samples' parts that a pass is over
+  int64_t row_multiple = 1;  // divides T_rank; with lcm, the degrees decide it (decided_case)
+  int part = 0;              // the part of the samples that a pass covers
   bool operator==(const LayerCase&) const = default;
 };
 
-/// Counts the tokens of one MP group in a pass: B L / N_CP, or a part of that.
+/// Returns the tokens of one MP group in a pass: B L / N_CP, divided by the number of parts.
 inline int64_t mp_tokens(const LayerCase& c) { return c.layer.batch * c.layer.seq / c.parallel.cp / c.layer.parts; }
-/// Returns the case of a layer's pass over a part of its samples.
+/// Returns the case of a layer's pass over one part of its samples.
 LayerCase part_case(LayerCase shape, int part);
 
-/// Returns what planning knows of the layer's gate. Throws BadInput listing the known ones.
+/// Returns the planning part of the layer's gate. Throws BadInput listing the known ones.
 const GatePart& gate_of(const LayerShape& layer);
 
-/// Fills the defaults (MP = ESP = ranks a node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
-/// EP = min(ranks, E); DP and EDP from the rest) and checks that everything divides. Throws BadInput naming the field.
+/// Fills the defaults (MP = ESP = ranks per node, E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks,
+/// EP = min(ranks, E); DP and EDP from the rest) and checks that all sizes divide. Throws BadInput naming the field.
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
-/// Returns how many nodes the ranks of an EP group lie on, and with them all experts.
+/// Returns the number of nodes that an EP group spans, and so the number of nodes of all experts.
 int expert_nodes(const ParallelShape& parallel);
 
-/// Returns the type of what dispatch and combine send: the layer's own, unless its hook sends another.
+/// Returns the element type that dispatch and combine send: the layer's own, unless its hook sends another.
 DType wire_type(const LayerShape& layer);
 
-/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1", with CP behind DP where it is above 1.
+/// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1", with CP after DP if it is above 1.
 std::string describe_groups(const ParallelShape& parallel);
 
-/// Returns "ZeRO 1, scores recomputed": what a rank does not keep; empty where it keeps all.
+/// Returns "ZeRO 1, scores recomputed": the states and activations that a rank does not keep; empty if it keeps all.
 std::string describe_states(const ParallelShape& parallel);
 
-/// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", with any element type but float32 behind it.
+/// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", followed by the element type unless it is float32.
 std::string describe(const LayerShape& layer);
 
 }  // namespace moe

@@ -12,7 +12,7 @@ namespace {
 
 double bytes_per_element(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
-// Checks a product of factors, each at least 1.
+// Checks that a product of factors, each at least 1, is at most kMostBytes.
 void check_product(std::string_view what, std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   bool counted = true;
@@ -24,7 +24,7 @@ void check_product(std::string_view what, std::initializer_list<int64_t> factors
   bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
 }
 
-// Counts columns of M in the largest of `parts` shards.
+// Returns the columns of M in the largest of `parts` shards.
 int64_t columns(const LayerCase& c, int parts) { return (c.layer.model_dim + parts - 1) / parts; }
 
 }  // namespace
@@ -110,7 +110,7 @@ bool pads_to_largest_load(const LayerCase& c) {
 
 double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k) {
   const int64_t of_a_place = experts / places;
-  double missed = 1;  // C(experts of the others, k) / C(experts of all, k)
+  double missed = 1;  // C(experts of the other places, k) / C(experts of all places, k)
   for (int64_t i = 0; i < top_k; ++i)
     missed *= std::max(
         0.0, static_cast<double>(of_a_place * (allowed - 1) - i) / static_cast<double>(of_a_place * allowed - i));
@@ -159,7 +159,7 @@ std::array<Projection, 5> projections(const LayerShape& l, const Heads& heads) {
            {columns.mixed, dim}}};
 }
 
-// Counts the weights of all projections that are `chosen`.
+// Returns the weights of all projections for which `chosen` is true.
 template <class Chosen>
 static int64_t weights_of(const LayerShape& l, const Heads& heads, Chosen chosen) {
   int64_t weights = 0;
@@ -173,8 +173,8 @@ double attention_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights) + scores_flops(c);
 }
 
-// Counts the tokens that one sees in the mean of a pass over causal samples, twice: of whole ones L without a window.
-// Token i of the W before which no window begins sees i, all others W.
+// Returns twice the mean number of tokens that a token of a pass over causal samples sees; L for whole samples without
+// a window. Token i sees i tokens up to the window W, later tokens see W.
 static double seen_tokens(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double tokens = static_cast<double>(l.seq / l.parts), first = c.part * tokens;

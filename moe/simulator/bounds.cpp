@@ -1,9 +1,9 @@
-// Idea: a lane can't begin before a chunk has come to it, has all its parts to run, and the chunk that it runs last has
-// yet to pass what follows. So the head, load and tail of any lane bound a stretch of tasks that are cut into chunks.
-// Stretches add up, since a task that takes all rows waits for all parts before it and all behind it wait for it.
-// Invariant: every term is at most what a replay takes. A head or a tail counts the shortest part of each link, and
+// Idea: a lane can't begin before a chunk has reached it, must run all its parts, and the chunk that it runs last must
+// still pass the links that follow. So the head, load and tail of any lane bound a stretch of tasks cut into chunks.
+// Stretches add up, because a task that takes all rows waits for all earlier parts and all later parts wait for it.
+// Invariant: every term is at most the time of a replay. A head or a tail counts the shortest part of each link, and
 // without a degree each start-up time is paid once (alpha-beta rows) and each byte at its least price (curves).
-// Source: machine-based bounds of flow shops, as Lageweg, Lenstra and Rinnooy Kan (1978) have them.
+// Source: machine-based bounds of flow shops (Lageweg, Lenstra and Rinnooy Kan, 1978).
 #include "moe/simulator/bounds.h"
 
 #include <algorithm>
@@ -54,12 +54,12 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   shape.one = chain_of(one, 1);
   const bool several = schedule.degrees != DegreePolicy::one;
   shape.several = several ? chain_of(one_phase(schedule, layer, phase, 2), 2) : shape.one;
-  for (BoundShape::Link& link : shape.one) {  // what is cut by degree is so in one chunk too
+  for (BoundShape::Link& link : shape.one) {  // a link that is cut by degree is cut by it in one chunk too
     const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
     link.by_degree = same != shape.several.end() && same->by_degree;
   }
   const Network network = layer.groups[GroupKind::dp].network;
-  if (phase == Phase::backward && network != Network::none)  // a lane of their own stands last: all else runs beside it
+  if (phase == Phase::backward && network != Network::none)  // the last such lane: a lane of its own, if there is one
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
   const Network between = layer.groups[GroupKind::pp].network;
@@ -129,7 +129,7 @@ const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline&
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer) {
-  double sum_s = 0;  // of what runs beside the second half of attention
+  double sum_s = 0;  // seconds of the tasks that overlap with attention_dw
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) {
       dense_ += dense(link);
@@ -139,7 +139,7 @@ PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const 
   for (const auto& half : shape.beside_sum) dense_ += std::max(0.0, dense(half) - sum_s);
   follow_shared();
   if (shape.gradient_lane < 0) return;
-  const bool whole = schedule.gradients == GradientPolicy::after;  // in one slice
+  const bool whole = schedule.gradients == GradientPolicy::after;  // sent in one slice
   gradients_ = whole ? pricer.gradient_seconds(pricer.gradient_bytes())
                      : pricer.gradient_seconds_in_parts(pricer.gradient_bytes());
   beside_gradients_ = dense_on(shape.gradient_lane);
@@ -178,14 +178,14 @@ double PhaseBound::busy(int lane, BoundedDegrees degrees) const {
   return seconds;
 }
 
-// What stands beside the chain begins as soon as the MoE part does, or ends with it.
+// Tasks beside the chain begin together with the MoE part, or end with it.
 double PhaseBound::outside(int lane, BoundedDegrees degrees) const {
   std::vector<BoundShape::Link> chain;
   for (const auto* part : {&shape_.before, &moe_chain(degrees), &shape_.behind})
     chain.insert(chain.end(), part->begin(), part->end());
   const bool forward = shape_.phase == Phase::forward;
   if (!forward) std::ranges::reverse(chain);
-  const size_t outermost = (forward ? shape_.before : shape_.behind).size();  // links that all else waits for
+  const size_t outermost = (forward ? shape_.before : shape_.behind).size();  // links before, or after, all other tasks
   const auto is_here = [&](const BoundShape::Link& link) { return link.lane == lane; };
   const bool beside = std::ranges::any_of(shape_.shared, is_here) || std::ranges::any_of(shape_.weights, is_here) ||
                       std::ranges::any_of(shape_.beside_sum, is_here);
@@ -238,9 +238,9 @@ PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> lin
   return on;
 }
 
-// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. Whichever of them is
-// first, its chunk has passed every link before, each in no less than the shortest part takes. Whichever is last, its
-// chunk has yet to pass every link behind. So before, load and behind follow each other, on any lane.
+// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. The chunk of its
+// first part has passed every earlier link, each in no less than the seconds of the shortest part; the chunk of its
+// last part must still pass every later link. So before, load and behind add up on any lane.
 PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
   for (const Load& load : loads) path += load.least;
@@ -252,8 +252,8 @@ PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, st
   return most;
 }
 
-// The shared expert's gathered tokens and the expert itself are the first that their lanes run of the MoE part, and the
-// sum of its parts is the last. They are a chain of their own, and both chains begin and end together.
+// The gathering of the shared expert's tokens and the expert itself come first on their lanes in the MoE part, and the
+// sum of its parts comes last. They are a chain of their own, and both chains begin and end together.
 PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const BoundShape::Link> chain,
                                            std::span<const Load> loads) const {
   Term most = std::max(alone, Term{shared_, name_of(LaneKind::compute)}, larger);
@@ -265,8 +265,8 @@ PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const Bo
   return most;
 }
 
-// Beside the chain stand the shared expert and the half of the experts' backward for which no exchange waits. A lane
-// that runs the latter has run the other half too when all of it is done, and has waited for a first chunk.
+// Beside the chain are the shared expert and the half of the experts' backward for which no exchange waits. When a lane
+// has completed the latter, it has also run the other half, and has waited for a first chunk.
 PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const BoundShape::Link> chain,
                                              std::span<const Load> loads, BoundedDegrees degrees) const {
   Term most = beside_shared(alone, chain, loads);
@@ -279,7 +279,7 @@ PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const 
   return most;
 }
 
-// A task that takes all rows at once waits for all parts before it, and all parts behind wait for it: stretches add up.
+// A task that takes all rows at once waits for all earlier parts, and all later parts wait for it: stretches add up.
 PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
   Term longest{0, name_of(LaneKind::compute)};
   double seconds = 0;
@@ -298,8 +298,8 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
   return {seconds, longest.name};
 }
 
-// The dense part is one chain with the MoE part: both add up. Gradients of policy `after` go in one slice once the
-// dense part has ended. All others have to fit on their lane beside what else it runs, however they are cut.
+// The dense part and the MoE part form one chain, so both add up. Gradients of policy `after` are sent in one slice
+// after the dense part. All others must fit on their lane beside its other tasks, however they are cut.
 PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   const auto& chain = moe_chain(degrees);
   std::array<Load, kMostLinks> loads;
@@ -318,8 +318,8 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
 }
 
-// Links of the dense part run one after another, as do the stretches of the MoE part. Beside them run gradients that
-// are not sent after all else, and halves of backwards that nothing waits for. A shared expert is left out.
+// Links of the dense part run one after another, as do the stretches of the MoE part. Gradients that are not sent after
+// everything, and halves of backwards for which no task waits, overlap with them. A shared expert is ignored.
 double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads,
                              BoundedDegrees degrees) const {
   const GroupNetworks networks = networks_of(pricer_.groups());
@@ -332,7 +332,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
     for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
   std::vector<std::vector<LaneWork>> stretches;
   for (const LaneWork& each : dense_works) stretches.push_back({each});
-  bool open = false;  // the last stretch is of parts
+  bool open = false;  // the last stretch consists of parts
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool whole = chain[i].takes_all_rows();
     if (whole || !open) stretches.emplace_back();
@@ -346,10 +346,10 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   return least_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 
-// All of a lane's tasks begin no earlier than its first one. A chunk's tasks of later links follow its own task of this
-// link. So everything from the first link of lane a on begins no earlier than lane a does, and likewise everything up
-// to the last link of lane b ends no later than lane b does: what lies between is a chain with the bound of one. What
-// runs beside the MoE part begins behind the dense part before it and ends before that behind it, on whatever lanes.
+// All of a lane's tasks begin no earlier than its first one, and a chunk's tasks of later links follow its task of this
+// link. So everything from the first link of lane a on begins no earlier than lane a. Likewise, everything up to the
+// last link of lane b ends no later than lane b. What lies between is a chain with its own bound. Tasks beside the MoE
+// part begin after the dense part before it and end before the one after it, on any lane.
 Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const std::vector<BoundShape::Link>& moe_links = moe_chain(degrees);
   std::vector<BoundShape::Link> chain = shape_.before;
@@ -361,7 +361,7 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
     loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, degrees));
   }
   const size_t lanes = shape_.lanes.size();
-  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // of the links on a lane: [first, last)
+  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // by lane, its range of links: [first, last)
   first[lanes] = 0, last[lanes] = chain.size();
   for (size_t i = chain.size(); i-- > 0;) first[chain[i].lane] = i;
   for (size_t i = 0; i < chain.size(); ++i) last[chain[i].lane] = i + 1;
@@ -371,7 +371,7 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
-  std::vector<double> last_s(lanes + 1, 0);  // of a lane, behind all of the chain
+  std::vector<double> last_s(lanes + 1, 0);  // by lane, seconds after the whole chain
   for (const auto& half : shape_.beside_sum) last_s[half.lane] += dense(half);
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
@@ -383,8 +383,8 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   return crossings;
 }
 
-// Lanes are FIFOs and tasks wait for ends alone: so a pass takes the latest of what each thing that it waits for leads
-// to, and each of these is a replay that waits for nothing else.
+// Lanes are FIFOs and tasks wait only for ends of tasks. So a pass ends at the maximum over everything that it waits
+// for, and each of these is a replay that waits for nothing else.
 Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds) {
   const size_t lanes = pass.lanes();
   Crossings crossings;

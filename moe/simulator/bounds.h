@@ -1,5 +1,5 @@
 #pragma once
-// Lower bounds on a layer's time under a schedule: one for all degrees and gradient splits, and one for each degree.
+// Lower bounds on a layer's seconds under a schedule: one for all degrees and gradient splits, and one per degree.
 #include <cstdint>
 #include <map>
 #include <span>
@@ -14,56 +14,56 @@ namespace moe {
 
 struct Bound {
   double forward_s = 0, backward_s = 0;
-  std::string_view forward_term, backward_term;  // what binds: a lane, "gradients" or "contention"
+  std::string_view forward_term, backward_term;  // the binding limit: a lane, "gradients" or "contention"
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// What a bound depends on beside prices: which kinds of tasks follow each other, and on which lanes. Layers of a
+/// The inputs of a bound other than prices: which kinds of tasks follow each other, and on which lanes. Layers of a
 /// grid share it.
 struct BoundShape {
   struct Link {
     TaskKind kind;
     int lane;
-    bool by_degree;  // cut into as many parts as the degree says; else into `parts`
+    bool by_degree;  // cut into `degree` parts; else into `parts`
     int parts;
     bool takes_all_rows() const { return !by_degree && parts == 1; }
   };
   Phase phase = Phase::forward;
   std::vector<LaneKind> lanes;
-  std::vector<Link> before, behind;  // the dense part: before the MoE part and behind it
-  std::vector<Link> one, several;    // the MoE part's chain, of one chunk and of more
-  std::vector<Link> weights;         // the half of the experts' backward that nothing of the chain waits for
-  std::vector<Link> beside_sum;      // attention's likewise, which runs beside what follows the other half
-  std::vector<Link> shared;          // the shared expert's, beside it
+  std::vector<Link> before, behind;  // the dense part, before and after the MoE part
+  std::vector<Link> one, several;    // the MoE part's chain, with one chunk and with several
+  std::vector<Link> weights;         // the half of the experts' backward for which the chain does not wait
+  std::vector<Link> beside_sum;      // the same of attention, which overlaps with what follows the other half
+  std::vector<Link> shared;          // the shared expert's chain, beside the MoE part's
   int gradient_lane = -1;            // -1: no gradients are sent
-  int transfer_lane = -1;            // that sends to the next stage; -1: there is none
+  int transfer_lane = -1;            // lane that sends to the next stage; -1: none
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
-/// One pass of a layer, without gradients, as a replay reads it: which tasks follow each other on which lanes.
+/// One pass of a layer, without gradients, in a replay's form: which tasks follow each other on which lanes.
 class PassTasks {
  public:
   explicit PassTasks(std::shared_ptr<const Structure> of);
 
   size_t lanes() const { return structure_->lanes.size(); }
-  /// Returns the seconds of the pass's tasks.
+  /// Returns the seconds of each task of the pass.
   std::vector<double> seconds(const LayerPricer& pricer) const;
-  /// Replays the pass and leaves in `ends` when each of its lanes ends, and at last its chain; they begin as `ends` has
-  /// it.
+  /// Replays the pass. On entry, `ends` has the time at which each lane and, last, the chain is free; on return, the
+  /// time at which each ends.
   void replay(std::span<const double> seconds, std::vector<double>& ends) const;
 
  private:
   struct Row {
     uint32_t lane, first_dependency;
-    bool begins;  // waits for the chain before, and for no task of the pass
+    bool begins;  // waits only for the chain before the pass
   };
   std::shared_ptr<const Structure> structure_;
-  std::vector<Row> rows_;  // by task; one more as end mark
+  std::vector<Row> rows_;  // by task, and an end mark
   std::vector<uint32_t> dependencies_;
-  size_t chain_end_ = 0;  // the task that the next pass waits for
+  size_t chain_end_ = 0;  // the task for which the next pass waits
 };
 
-/// Bound shapes and passes, each built when it is first asked for.
+/// Bound shapes and passes, each built on its first use.
 class BoundShapes {
  public:
   const BoundShape& get(const Schedule& schedule, const LayerOutline& layer, Phase phase);
@@ -74,23 +74,23 @@ class BoundShapes {
   std::map<StructureKey, PassTasks> passes_;
 };
 
-/// At [a][b] the least time from the start of the first task on lane a to the end of the last on lane b, whatever
-/// the degree; -infinity where none has to pass. The last index is the phase's chain of tasks as a whole.
+/// [a][b]: the least seconds from the start of the first task on lane a to the end of the last on lane b, for any
+/// degree; -infinity if they are not ordered. The last index is the phase's chain of tasks as a whole.
 using Crossings = std::vector<std::vector<double>>;
 
-/// Returns the crossings of a pass exactly, as a replay without contention has them.
+/// Returns the exact crossings of a pass, from a replay without contention.
 Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds);
 
-/// For which degrees a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are sent.
+/// The degrees for which a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are included.
 struct BoundedDegrees {
   int exact = 0, least = 1;
   bool gradients = true;
 };
 
-/// Bounds a phase's time from below: the dense part plus the MoE part's busiest lane (between tasks that take all rows
-/// at once, of each stretch): its load, before it what leads to its first task, behind it what follows its last.
-/// Gradients sent after everything add their time; others must fit on their lane. Where lanes slow each other, the
-/// least time in which they get through their loads is a bound too (contended_work.h).
+/// Lower bounds on a phase's seconds: the dense part plus the MoE part's busiest lane: its load, plus the least time
+/// before its first task and after its last one. This is summed over the stretches between tasks that take all rows at
+/// once. Gradients sent after everything add their time; others must fit on their lane. If lanes slow each other, the
+/// least time to complete their loads is a bound too (contended_work.h).
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
@@ -99,28 +99,28 @@ class PhaseBound {
     double seconds;
     std::string_view name;
   };
-  /// Returns the bound whatever the degree: on alpha-beta rows each alpha is paid once, on measured curves each byte
+  /// Returns the bound for all degrees: with alpha-beta rows, each alpha is paid once; with measured curves, each byte
   /// costs its least price.
   Term degree_free() const;
-  /// Returns the bound of this degree, from its chunks' own lengths.
+  /// Returns the bound for this degree, from the seconds of its own chunks.
   Term at(int degree) const;
-  /// Returns the seconds that this degree and every larger one take at least.
+  /// Returns a lower bound on the seconds of this degree and every larger one.
   double from(int degree) const;
-  /// Returns the seconds that a phase of this degree or a larger one takes at least, without gradients.
+  /// Returns a lower bound on the seconds of a phase of this degree or a larger one, without gradients.
   double pass_from(int degree) const;
-  /// Returns the lane that gradients are sent on; -1: none are.
+  /// Returns the lane that sends gradients; -1 if no gradients are sent.
   int gradient_lane() const { return shape_.gradient_lane; }
-  /// Returns the seconds of a lane without gradients.
+  /// Returns the seconds of a lane's tasks without gradients.
   double busy(int lane, BoundedDegrees degrees = {}) const;
-  /// Returns what leads to a lane's first task in a forward, or follows its last one in a backward; infinity if it has
-  /// none.
+  /// Returns the least seconds before a lane's first task in a forward, or after its last one in a backward; infinity
+  /// if it has no task.
   double outside(int lane, BoundedDegrees degrees) const;
-  /// Returns the crossings of the phase without gradients, at one degree or whatever the degree from `least` on.
+  /// Returns the crossings of the phase without gradients, for one degree or for all degrees from `least` on.
   Crossings crossings(BoundedDegrees degrees = {}) const;
 
  private:
   struct Load {
-    double all, least;  // of all parts, and of the shortest
+    double all, least;  // seconds of all parts, and of the shortest
   };
   Load load(const BoundShape::Link& link, BoundedDegrees degrees) const;
   const std::vector<BoundShape::Link>& moe_chain(BoundedDegrees degrees) const {
@@ -128,7 +128,7 @@ class PhaseBound {
   }
   double dense(const BoundShape::Link& link) const;
   double dense_on(int lane) const;
-  /// What a lane runs of a chain: its load, what leads to its first task, what follows its last.
+  /// A lane's part of a chain: its load, and the least seconds before its first task and after its last one.
   struct LaneLoad {
     double before = 0, busy = 0, behind = 0;
   };
@@ -146,17 +146,17 @@ class PhaseBound {
   const BoundShape& shape_;
   const LayerPricer& pricer_;
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
-  double shared_ = 0;  // the shared expert's chain
-  /// These hold, by lane, until when after the MoE part's begin the shared expert's first tasks run, and how long its
-  /// last ones take.
+  double shared_ = 0;  // seconds of the shared expert's chain
+  /// By lane: the seconds from the begin of the MoE part to the end of the shared expert's first tasks; the seconds of
+  /// its last tasks.
   std::vector<double> shared_lead_, shared_tail_;
 };
 
-/// Returns the lesser of two bounds, each phase by itself.
+/// Returns, for each phase, the lesser of two bounds.
 Bound lesser_phases(const Bound& one, const Bound& other);
 
-/// Returns the seconds that no degrees and no gradient split of the schedule beat, nor any schedule among which it
-/// chooses. The backward begins with the forward where it is recomputed.
+/// Returns a lower bound on the seconds of all degrees and gradient splits of the schedule, or of the schedules among
+/// which it chooses. The backward includes a recomputed forward.
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);
 
 }  // namespace moe

@@ -1,7 +1,7 @@
-// Idea: at any time some set of works runs, each at the rate that contention gives it there. The least time of sets
-// that together do all work is a linear program; its dual has a price for each work, and no set earns more than 1.
-// Invariant: work may be broken off at any time and waits for nothing in its stretch, which makes the bound smaller.
-// Source: lower bounds by sets of activities that can run at once (Mingozzi et al. 1998), here with rates.
+// Idea: at any time, some set of works runs, each at its rate under contention. The least time of sets that together
+// complete all work is a linear program; in its dual, works have prices with which no set earns more than 1.
+// Invariant: work may be interrupted and waits for nothing in its stretch, which only makes the bound smaller.
+// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/simulator/contended_work.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ class Program {
  public:
   Program(const Contention& contention, size_t works) : slowdown_(contention), works_(works) {}
 
-  // Adds a row of each set of `first`, from that index on, and of `second`: with at least one of `first`.
+  // Adds a row for each set of works with at least one of `first`. `first_at`, `second_at`: index of the first work.
   void add_sets(std::span<const LaneWork> first, size_t first_at, std::span<const LaneWork> second, size_t second_at) {
     for (size_t set = 1; set < size_t{1} << (first.size() + second.size()); ++set) {
       if ((set & ((size_t{1} << first.size()) - 1)) == 0) continue;
@@ -86,12 +86,12 @@ double least_contended_seconds(const Contention& contention, std::span<const std
 
 namespace {
 
-constexpr double kRounding = 1e-9;  // cells below are what rounding left
-constexpr double kNoGain = 1e-15;   // of the largest gain
+constexpr double kRounding = 1e-9;  // smaller cells are rounding errors
+constexpr double kNoGain = 1e-15;   // relative to the largest gain
 constexpr int kMostPivots = 1000;
 
-// The rows of the tableau: the program's, with a slack variable each, then the gains; the last column is the
-// limits.
+// The rows of the tableau: those of the program, with one slack variable each, and then the gains. The last column has
+// the limits.
 class Tableau {
  public:
   Tableau(const LinearProgram& program, std::span<const double> gains)
@@ -107,7 +107,7 @@ class Tableau {
     for (size_t c = 0; c < variables_; ++c) at(rows_, c) = -gains[c] / largest;
   }
 
-  // Goes to a corner that gains more; returns false at the best one, or where rounding has spoilt the rows.
+  // Moves to a corner with a larger gain; returns false at the best one, or if rounding has made the rows useless.
   bool improve() {
     const auto gains = cells_.begin() + static_cast<std::ptrdiff_t>(rows_ * columns_);
     const auto entering = std::min_element(gains, gains + static_cast<std::ptrdiff_t>(columns_ - 1));
@@ -128,7 +128,7 @@ class Tableau {
  private:
   double& at(size_t row, size_t column) { return cells_[row * columns_ + column]; }
 
-  // Of rows that are as tight, that with the largest cell: a pivot on a small one would spoil the others.
+  // Returns, of equally tight rows, the one with the largest cell, because a pivot on a small cell loses precision.
   std::optional<size_t> tightest(size_t entering) {
     double least = std::numeric_limits<double>::infinity();
     const auto ratio = [&](size_t r) { return at(r, columns_ - 1) / at(r, entering); };
@@ -162,7 +162,7 @@ double product(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// Brings x >= 0 within all limits.
+// Scales x >= 0 such that it is within all limits.
 void make_feasible(const LinearProgram& program, std::vector<double>& x) {
   double most = 1;
   for (size_t r = 0; r < program.rows.size(); ++r) {

@@ -1,5 +1,5 @@
 #pragma once
-// Bounds the time in which lanes that slow each other get through their work.
+// Bounds the time in which lanes that slow each other complete their work.
 #include <span>
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 namespace moe {
 
-/// What a lane has to do: the seconds that it takes where nothing runs beside it.
+/// The work of a lane on a resource: its seconds if nothing else runs.
 struct LaneWork {
   int lane = 0;
   Resource resource = Resource::none;
@@ -17,19 +17,19 @@ struct LaneWork {
 /// Adds seconds to the work of that lane and resource.
 void add_work(std::vector<LaneWork>& works, const LaneWork& work);
 
-/// Returns the least seconds in which all work can be done. Stretches follow each other; works of one stretch run side
-/// by side where their lanes differ, and those of `beside` beside any of them.
+/// Returns the least seconds in which all work can be completed. Stretches follow each other; works of one stretch
+/// overlap if their lanes differ, and works of `beside` may overlap with any stretch.
 double least_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
                                std::span<const LaneWork> beside);
 
-/// Solves small linear programs, by Dantzig's simplex method.
+/// A small linear program, solved by Dantzig's simplex method.
 struct LinearProgram {
-  std::vector<std::vector<double>> rows;  // >= 0; each no more than its limit
+  std::vector<std::vector<double>> rows;  // >= 0; rows[i] x must not exceed limits[i]
   std::vector<double> limits;             // >= 0, so that the origin is feasible
 };
 
-/// Returns the most of the sum of gains[i] x[i], gains >= 0, over x >= 0 within the limits; infinity where nothing
-/// limits it. Some x within the limits gains what is returned, whatever rounding does: it is never more than the most.
+/// Returns the maximum of the sum of gains[i] x[i], gains >= 0, over x >= 0 within the limits; infinity if it is
+/// unlimited. Rounding never makes the result larger than the maximum, because it is the gain of some feasible x.
 double maximum(const LinearProgram& program, std::span<const double> gains);
 
 }  // namespace moe

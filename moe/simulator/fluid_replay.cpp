@@ -1,8 +1,8 @@
-// Idea: rates change only where a task starts or ends. The replay jumps from one such event to the next and moves the
+// Idea: rates change only when a task starts or ends. The replay jumps from one such event to the next and moves the
 // ends of those tasks whose slowdown has changed.
 // Invariant: `end` of a running lane is when its task ends if nothing changes; `busy_` of a stage is the sum of the
-// steps of what runs there, an index into the table of slowdowns (slowdown.h).
-// One algorithm runs on two clocks: numbers, and lines that say how ends move as the tasks' seconds change.
+// steps of its running tasks, an index into the table of slowdowns (slowdown.h).
+// One algorithm runs on two clocks: numbers, and lines that tell how ends move as the tasks' seconds change.
 // Source: the fluid models of simulators such as SimGrid (Casanova et al. 2008), with a profile's factors for rates.
 #include "moe/simulator/fluid_replay.h"
 
@@ -48,7 +48,7 @@ void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupN
   lanes_[lane].end = static_cast<uint32_t>(rows_.size());
 }
 
-// Keeps times as numbers, and notes where each task starts and ends.
+// Represents times as numbers, and records the start and end of each task.
 struct FluidReplay::PlainClock {
   using Time = double;
   const double* seconds;
@@ -70,7 +70,7 @@ struct FluidReplay::PlainClock {
   void next_is(Time, Time) const {}
 };
 
-// Keeps times as straight lines. Of two that are equal the flatter one is first: so it is a step further on.
+// Represents times as lines. Of two equal values, the one with the smaller slope is first, as it is after a small step.
 struct FluidReplay::LineClock {
   struct Time {
     double value, slope;
@@ -93,14 +93,14 @@ struct FluidReplay::LineClock {
   }
   void started(uint32_t, Time) const {}
   void ended(uint32_t, Time) const {}
-  // `next` ends first as far as no other end overtakes it; slopes that differ by their rounding are equal.
+  // `next` ends first until another end overtakes it; slopes that differ only by rounding count as equal.
   void next_is(Time next, Time other) {
     const double closing = next.slope - other.slope;
     if (closing > 1e-9 * steepest) reach = std::min(reach, (other.value - next.value) / closing);
   }
 };
 
-// Runs one replay, all of whose state is small and lives on the stack.
+// Runs one replay, whose small state is on the stack.
 template <class Clock>
 class FluidReplay::Run {
   using Time = typename Clock::Time;
@@ -132,11 +132,11 @@ class FluidReplay::Run {
 
  private:
   struct At {
-    uint32_t row, rows_end;  // what runs or waits at the lane's head; past its last
-    uint32_t ended, stage;   // tasks behind it
-    Resource resource;       // of what runs, as the next two
+    uint32_t row, rows_end;  // the lane's running or waiting task; end of the queue
+    uint32_t ended, stage;   // ended: number of tasks that ended
+    Resource resource;       // of the running task, as the next two members
     double slowdown;
-    Time end;  // at the present rate; never where nothing runs
+    Time end;  // at the present rate; never() if no task runs
   };
 
   bool ready(const Row* row) const {
@@ -145,7 +145,7 @@ class FluidReplay::Run {
     return true;
   }
 
-  // Tasks that take no time end at once, slow nobody and may let others start.
+  // Tasks that take no time end at once, slow nothing and may let others start.
   void start_ready(Time now) {
     for (bool again = true; again;) {
       again = false;
@@ -171,7 +171,7 @@ class FluidReplay::Run {
     }
   }
 
-  // `begun` begins beside what runs. What only rounding keeps from having ended does not count.
+  // `begun` begins beside the running tasks, except those that only rounding keeps from having ended.
   void stall(At& begun, Time now) {
     constexpr double kRounding = 1e-12;
     for (size_t i = 0; i < lanes_; ++i) {
@@ -183,8 +183,8 @@ class FluidReplay::Run {
     }
   }
 
-  // Returns the next end; never: nothing runs any more. A rate that stays leaves its task's end as it is: nothing is
-  // rounded where nothing changes.
+  // Returns the next end; never() if no task runs. If a task's rate does not change, its end is not recomputed, to
+  // avoid rounding errors.
   Time set_rates(Time now) {
     Time next = Clock::never();
     for (size_t i = 0; i < lanes_; ++i) {
@@ -219,7 +219,7 @@ class FluidReplay::Run {
   size_t lanes_;
   Clock& clock_;
   std::array<At, kMaxLanes> at_;
-  std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of what runs
+  std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of running tasks
 };
 
 double FluidReplay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {

@@ -11,8 +11,8 @@
 namespace moe {
 namespace {
 
-// What lies at least between the lanes and the chain before some passes and those behind: a matrix over (max, +), so
-// that passes which follow each other are its product.
+// The least seconds from the lanes and the chain before some passes to those after them: a matrix over (max, +), so
+// that consecutive passes multiply.
 class Between {
  public:
   explicit Between(size_t lanes) : size_(lanes + 1) {
@@ -21,11 +21,11 @@ class Between {
   explicit Between(const Crossings& crossings) : Between(crossings.size() - 1) {
     for (size_t a = 0; a < size_; ++a)
       for (size_t b = 0; b < size_; ++b) least_[a][b] = crossings[a][b];
-    for (size_t lane = 0; lane + 1 < size_; ++lane)  // what no task of the pass uses stays as it is
+    for (size_t lane = 0; lane + 1 < size_; ++lane)  // lanes that the pass does not use keep their time
       least_[lane][lane] = std::max(least_[lane][lane], 0.0);
   }
   double at(size_t from, size_t to) const { return least_[from][to]; }
-  using Ends = std::array<double, 6>;  // four lanes at most (schedule::StageLanes), and the chain
+  using Ends = std::array<double, 6>;  // at most four lanes (schedule::StageLanes) and the chain
   void pass(Ends& ends) const {
     Ends next;
     next.fill(kNever);
@@ -44,7 +44,7 @@ class Between {
     return count % 2 == 0 ? even : even.then(*this);
   }
   bool operator==(const Between&) const = default;
-  /// Returns the lesser of each.
+  /// Returns the elementwise minimum.
   Between lesser(const Between& other) const {
     Between least = *this;
     for (size_t a = 0; a < size_; ++a)
@@ -59,13 +59,13 @@ class Between {
   std::array<Ends, kMost> least_;
 };
 
-// Of one layer. The last micro-batch's backward, which sends gradients, may have other degrees than the others'.
+// Bounds of one layer. The last micro-batch's backward, which sends gradients, may have another degree.
 struct LayerBounds {
   Between forward, backward, last_backward;
-  bool alike = false;  // the last backward is as all others
+  bool alike = false;  // the last backward equals all others
 };
 
-// Returns the bounds of some degrees, from loads of lanes.
+// Returns the bounds of some degrees, from the loads of lanes.
 LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees,
                          BoundShapes& shapes) {
   const auto between = [&](Phase phase) {
@@ -77,9 +77,9 @@ LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, Bo
   return {between(Phase::forward), backward, backward, true};
 }
 
-// The earliest ends of one stage's passes: of its last task on each lane, and behind them of the chain that is
-// followed. A lane is a FIFO, and passes are issued whole: a pass's first task waits for the pass before on its lane.
-// The chain's first task waits for the chain.
+// The earliest ends of one stage's passes: of the last task on each lane and, as the last element, of the chain. A lane
+// is a FIFO, and passes are issued whole, so a pass's first task on a lane waits for the lane's previous pass. The
+// chain's first task waits for the chain.
 class Stage {
  public:
   explicit Stage(size_t lanes) : lanes_(lanes) {}
@@ -92,16 +92,16 @@ class Stage {
     for (size_t i = 0; i <= lanes_; ++i)
       if (ends_[i] > before[i]) worked_s_ = std::max(worked_s_, ends_[i]);
   }
-  /// Sends what the chain made; returns when it has left.
+  /// Sends the chain's output; returns when it has been sent.
   double send(size_t lane, double seconds) { return ends_[lane] = std::max(ends_[lane], chain()) + seconds; }
-  /// Returns when it has received what left its neighbour, messages in order and each behind the pass before.
+  /// Returns when it has received its neighbour's output; messages arrive in order, each after the previous pass.
   double receive(double left_s, double seconds) {
     return received_s_ = std::max({received_s_, left_s, chain()}) + seconds;
   }
-  /// Returns when its passes have ended; what it still sends may run beside what follows them.
+  /// Returns when its passes have ended; a send may still overlap with what follows them.
   double worked_s() const { return worked_s_; }
 
-  double first_made = 0;  // the end of the first layer of its last micro-batch's backward
+  double first_made = 0;  // the end of the first layer in the last micro-batch's backward
 
  private:
   size_t lanes_;
@@ -109,7 +109,7 @@ class Stage {
   double received_s_ = 0, worked_s_ = 0;
 };
 
-/// Seconds in which a stage's DP groups gather the weights that ZeRO 1 shards, and its EDP groups the experts'.
+/// Seconds in which a stage's DP groups gather the weights that ZeRO 1 shards, and its EDP groups those of experts.
 struct StageGathers {
   StageGathers(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage) {
     const ParallelShape& p = model.shape.parallel;
@@ -141,7 +141,7 @@ class ModelBound {
 
   const LayerPricer* dense() const { return dense_; }
 
-  /// Returns the seconds of the iteration with these passes; `dense`: of the dense layers, where there are any.
+  /// Returns the seconds of the iteration with these passes; `dense`: those of dense layers, if there are any.
   double run(const LayerBounds& moe, const LayerBounds& dense) {
     if (steps_.empty()) prepare_run();
     moe_bounds_ = &moe, dense_bounds_ = &dense;
@@ -156,10 +156,10 @@ class ModelBound {
     return end_s;
   }
 
-  /// Returns the seconds in which the lanes of each stage get through its passes, from their first task to their last
-  /// one in each, and its chain, where each pass receives what it begins with: that waits for the pass before. Before a
-  /// stage's first pass lies a forward through a chunk of each stage before, behind its last one a backward. No step is
-  /// counted.
+  /// Returns a lower bound on the seconds in which the lanes of each stage complete its passes, from their first task
+  /// to their last one in each, and its chain if each pass receives its input, which waits for the previous pass.
+  /// Before a stage's first pass, a forward runs through a chunk of each earlier stage, and after its last pass a
+  /// backward. The step is excluded.
   double busiest_s(const LayerBounds& moe, const LayerBounds& dense) {
     moe_bounds_ = &moe, dense_bounds_ = &dense;
     compose_chunks();
@@ -168,7 +168,7 @@ class ModelBound {
       const Chunk& own = chunks_[stage];
       for (size_t lane = 0; lane < lanes_; ++lane) {
         most_s = std::max(most_s, stage_s(stage, lane, lane));
-        const bool is_used = own.forward.at(lanes_, lane) >= 0;  // and waits for what comes to the stage
+        const bool is_used = own.forward.at(lanes_, lane) >= 0;  // and waits for the input of the stage
         if (is_used) most_s = std::max(most_s, outside_s + stage_s(stage, lane, lanes_));
       }
       const bool is_last = stage + 1 == split_.stages;
@@ -184,7 +184,7 @@ class ModelBound {
   struct Chunk {
     Between forward, backward, last_backward;
   };
-  using Ended = EnumArray<Phase, double, 2>;  // forward, backward
+  using Ended = EnumArray<Phase, double, 2>;  // by phase: forward, backward
 
   void prepare_run() {
     steps_ = pipeline_steps(model_.order, model_.micro_batches, split_);
@@ -198,13 +198,13 @@ class ModelBound {
     if (dense_ != nullptr) beside_dense_gradients_s_ = beside_s(*dense_);
   }
 
-  // Returns whether the last stage runs each backward right behind its own forward.
+  // Returns whether the last stage runs each backward right after its own forward.
   bool alternates() const {
     return model_.order == PipelineOrder::one_f_one_b && split_.virtual_stages == 1 && split_.parts == 1;
   }
 
-  // Returns the seconds of all passes of a stage, from the start of its first task on a lane to the end of its last one
-  // on that lane, or of its chain.
+  // Returns the seconds of all passes of a stage, from the start of its first task on `lane` to the end of its last one
+  // on `end`, which is the same lane or the chain.
   double stage_s(int stage, size_t lane, size_t end) const {
     const int before = model_.micro_batches - 1;
     if (alternates() && stage + 1 == split_.stages) {
@@ -221,14 +221,14 @@ class ModelBound {
     return seconds;
   }
 
-  // Returns what follows a stage's passes and gradients at least.
+  // Returns a lower bound on the seconds after a stage's passes and gradients.
   double step_s(int stage) const {
     if (model_.step.planned) return step_least_seconds(schedule_, pricer_, model_, stage);
     const StageGathers gathers(pricer_, dense_, model_, stage);
     return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
 
-  // Makes each chunk's layers one pass. Most chunks have the same as the one before.
+  // Combines each chunk's layers into one pass. Most chunks have the same layers as the previous one.
   void compose_chunks() {
     chunks_.clear();
     std::vector<bool> before, now;
@@ -267,8 +267,8 @@ class ModelBound {
                   static_cast<size_t>(micro_batch)];
   }
 
-  // A forward follows that of the chunk before, a backward its own forward and the backward of the chunk behind. What
-  // another stage sent is received once this one has ended the pass before.
+  // A forward follows that of the previous chunk; a backward follows its own forward and the backward of the next
+  // chunk. Data from another stage is received after this stage's previous pass has ended.
   double ready(const PipelineStep& step, Stage& stage) {
     const bool forward = step.phase == Phase::forward;
     const int from = step.chunk + (forward ? -1 : 1);
@@ -288,7 +288,7 @@ class ModelBound {
       run_last(step.chunk, stage);
     else
       stage.pass(forward ? chunk.forward : chunk.backward);
-    // A forward's own backward waits for it too, but also for what follows from the message that it sent.
+    // A forward's own backward waits for it too, but also for tasks that follow from the sent message.
     const bool is_last = step.chunk == (forward ? split_.chunks() - 1 : 0);
     ended(step.chunk, step.micro_batch)[step.phase] =
         transfer_lane_ < 0 || is_last ? stage.chain()
@@ -306,9 +306,9 @@ class ModelBound {
     }
   }
 
-  // No gradient of a stage exists before the first layer of its last backward has ended. Whatever that lane runs of the
-  // layers behind begins no earlier either. The embedding's are made last of all. Policy `after` sends all of them in
-  // one slice once the last layer has ended. (The head's are made before all layers: left out where they may hide.)
+  // A stage has no gradients before the first layer of its last backward has ended, and the gradient lane's tasks of
+  // later layers begin no earlier. The embedding's gradients are made last. Policy `after` sends all in one slice after
+  // the last layer. (The head's are made before all layers: ignored, because they may be hidden.)
   void send(int stage, double first_made, double last_made) {
     const int64_t embedding = stage == 0 ? model_.embedding_gradient_bytes : 0;
     const int moe = model_.moe_in(stage), dense = model_.dense_in(stage);
@@ -334,31 +334,31 @@ class ModelBound {
   size_t lanes_ = 0;
   int gradient_lane_ = -1, transfer_lane_ = -1;
   EnumArray<Phase, double, 2> send_s_{}, receive_s_{};
-  double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // of a backward, on the gradients' lane
-  std::vector<double> behind_s_;                                  // by stage: behind its passes and gradients
+  double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // seconds of a backward on the gradients' lane
+  std::vector<double> behind_s_;                                  // by stage: seconds after its passes and gradients
 
   const LayerBounds *moe_bounds_ = nullptr, *dense_bounds_ = nullptr;
   std::vector<Chunk> chunks_;
   std::vector<Stage> stages_;
   std::vector<double> sent_;  // by stage: the end of its gradients
-  std::vector<Ended> ended_;  // by chunk and micro-batch: when it has, or has sent what it made
+  std::vector<Ended> ended_;  // by chunk and micro-batch: its end, or the end of its send
 };
 
-constexpr int kReplayedDegrees = 16;  // larger ones have one bound together
+constexpr int kReplayedDegrees = 16;  // all larger degrees share one bound
 
-/// One phase of a layer under a schedule, pass by pass.
+/// The passes of one phase of a layer under a schedule.
 class LayerPasses {
  public:
   LayerPasses(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes)
       : schedule_(schedule), pricer_(pricer), phase_(phase), shapes_(shapes) {}
 
-  /// Returns the pass of one degree, replayed; where its order is open, its bound by loads of lanes.
+  /// Returns the pass of one degree by replay or, if its order is searched, by the loads of lanes.
   Between at(int degree) const {
     if (schedule_.searched_order) return bounded({.exact = degree});
     const PassTasks& pass = shapes_.pass(schedule_, pricer_.outline(), phase_, degree);
     return Between(crossings_of(pass, pass.seconds(pricer_)));
   }
-  /// Returns the passes of some degrees, ascending, but those above kReplayedDegrees as one.
+  /// Returns the passes of ascending degrees; all degrees above kReplayedDegrees share one.
   std::vector<Between> all(std::span<const int> degrees) const {
     std::vector<Between> passes;
     for (const int degree : degrees) {
@@ -368,7 +368,7 @@ class LayerPasses {
     }
     return passes;
   }
-  /// Returns the same without passes that another one is below in every way.
+  /// Returns the same without passes that another one is at most equal to in every element.
   std::vector<Between> unbeaten(std::span<const int> degrees) const {
     std::vector<Between> passes;
     const auto is_beaten = [&](const Between& pass) {
@@ -401,8 +401,8 @@ class LayerPasses {
   BoundShapes& shapes_;
 };
 
-// Returns every pair of passes that a schedule may have. With degrees of their own, each backward of the last
-// micro-batch has any.
+// Returns every pair of passes that a schedule may have. If degrees are separate, each backward of the last micro-batch
+// may have any of them.
 std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& forward, const LayerPasses& backward,
                                   EnumArray<Phase, std::span<const int>, 2> degrees) {
   std::vector<LayerBounds> pairs;
@@ -431,10 +431,10 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const LayerPricer* dense = dense_layers > 0 ? &pricer.dense(model.dense.hidden) : nullptr;
   double alike = static_cast<double>(moe * stage_gradient_bytes(c));
   if (dense) alike += static_cast<double>(dense_layers * stage_gradient_bytes(dense->shape()));
-  // Where the first layer is dense and has no norms, sums may run beside its backward.
+  // If the first layer is dense and has no norms, sums may overlap with its backward.
   const bool sums_behind = alike > 0 && (!dense || c.layer.norm != Norm::none);
   double seconds = sums_behind ? sum(GroupKind::stage, TaskKind::stage_gradient, alike) : 0;
-  // What else is on the stage's lane is behind its sum, and behind nothing on another lane.
+  // Other sums on the stage sum's lane come after it; sums on other lanes are not ordered after it.
   const bool one_lane = sums_behind && schedule.lanes != LaneLayout::by_network_gradient;
   const auto behind = [&](GroupKind kind) { return one_lane && network(kind) == network(GroupKind::stage); };
   if (behind(GroupKind::edp) && !schedule.packs_experts)
@@ -442,12 +442,12 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
   double optimizer_s = 0;                      // of a layer
-  if (model.step.optimizer && !counts_ends) {  // else an end's may be the last, and short
+  if (model.step.optimizer && !counts_ends) {  // else an end's task may be the last, and short
     double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
     if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
     optimizer_s = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
   }
-  // Gathers are behind the sums of their lane. All optimizers are behind a norm, and each gather behind one of them.
+  // Gathers come after the sums of their lane. With clipping, optimizers follow a norm, and gathers follow one of them.
   const StageGathers gathers(pricer, dense, model, stage);
   const double counted_s = std::max(model.step.clips || behind(GroupKind::dp) ? gathers.dp_s : 0,
                                     model.step.clips || behind(GroupKind::edp) ? gathers.edp_s : 0);
@@ -481,7 +481,7 @@ double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const 
   return bound.busiest_s(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe);
 }
 
-// Pairs are run by their busiest lanes, the least first, until those of the next alone take longer.
+// Evaluates pairs in the order of their busiest lanes until the next busiest lane alone takes longer than the best.
 double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                       EnumArray<Phase, std::span<const int>, 2> degrees, BoundShapes& shapes) {
   const auto passes = [&](const LayerPricer& of, Phase phase) { return LayerPasses(schedule, of, phase, shapes); };

@@ -1,8 +1,8 @@
 // Idea: RankReplay's ranks with FluidReplay's rates. A task on one group of ranks is a run. A queue has the runs' ends;
-// the replay goes from end to end and sets anew the rates of the runs on those ranks where something began or ended.
-// Invariant: between two events a run's `end_s` is when it ends if nothing changes. A rank's `busy` is the sum of the
-// steps of what runs there. The queue may hold ends of earlier rates: only the one set last (`rated`) counts.
-// A run begins when the last rank of its group is there, and goes at the rate of its slowest rank.
+// the replay goes from end to end and updates the rates of runs on the ranks where a run began or ended.
+// Invariant: between two events, a run's `end_s` is when it ends if nothing changes. A rank's `busy` is the sum of the
+// steps of its running tasks. The queue may contain ends of earlier rates: only the one set last (`rated`) counts.
+// A run begins when the last rank of its group has arrived, and has the rate of its slowest rank.
 // Source: the rates are those of slowdown.h; the fluid model is that of fluid_replay.cpp.
 #include "moe/simulator/rank_fluid_replay.h"
 
@@ -49,7 +49,7 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   runs_ += static_cast<uint32_t>(places_) / row.group_size;
 }
 
-// A run is a task on one group of ranks.
+// The state of a replay. The task on one group of ranks is called a run.
 class RankFluidReplay::Run {
  public:
   Run(const RankFluidReplay& replay, std::span<const double> seconds, const RankNoise& noise)
@@ -91,7 +91,7 @@ class RankFluidReplay::Run {
     }
   }
 
-  // Adds the sample to the sums by rank.
+  // Adds the sample's results to the sums by rank.
   void collect(RankOutcome& outcome) const {
     std::vector<double> ends(ranks_.size()), alone(ranks_.size()), alone_ends(waits_.size());
     for (uint32_t task = 0; task < r_.rows_.size(); ++task)
@@ -115,7 +115,7 @@ class RankFluidReplay::Run {
   struct Group {
     uint32_t task = 0, arrived = 0;
     uint32_t rated = 0;    // how often its end was set
-    uint32_t settled = 0;  // when it was last looked at
+    uint32_t settled = 0;  // number of the settle() that set its rate last
     double slowdown = 1, start_s = 0, end_s = 0, stalled_s = 0;
   };
   struct End {
@@ -127,8 +127,8 @@ class RankFluidReplay::Run {
     uint32_t task, place;
   };
   struct Rank {
-    uint32_t busy = 0;           // the steps of what runs, by the table of slowdowns
-    std::vector<uint32_t> runs;  // that run here
+    uint32_t busy = 0;           // the steps of running tasks, for the table of slowdowns
+    std::vector<uint32_t> runs;  // runs on this rank
   };
 
   size_t at(uint32_t task, uint32_t place) const { return size_t{task} * places_ + place; }
@@ -140,7 +140,7 @@ class RankFluidReplay::Run {
     r_.rows_[runs_[run].task].each_place(run, body);
   }
 
-  // Draws each rank's own seconds of every task.
+  // Draws the seconds of every task on each rank.
   void draw_seconds() {
     for (uint32_t task = 0; task < r_.rows_.size(); ++task) {
       const Row& row = r_.rows_[task];
@@ -157,7 +157,7 @@ class RankFluidReplay::Run {
     }
   }
 
-  // Lets start what can; what takes no time ends at once, slows nobody and may let others start. Then sets the rates.
+  // Starts all runs that can start; those that take no time end at once and may let others start. Then updates rates.
   void settle(double now) {
     while (!arriving_.empty()) {
       const Arrival arrival = arriving_.back();
@@ -189,7 +189,7 @@ class RankFluidReplay::Run {
     });
   }
 
-  // Adds the stalls of a task that begins beside others on its ranks; not beside those that only rounding keeps there.
+  // Adds the stalls of a run that begins beside others on its ranks, unless only rounding kept those from ending.
   void stall(uint32_t begun, double now) {
     constexpr double kRounding = 1e-12;
     const uint32_t task = runs_[begun].task;
@@ -207,7 +207,7 @@ class RankFluidReplay::Run {
     for (const uint32_t run : met_) lose_time(run);
   }
 
-  // A task on several ranks loses what it loses on the rank where that is most.
+  // A task on several ranks loses the largest loss of any of its ranks.
   void lose_time(uint32_t run) {
     Group& group = runs_[run];
     double most = 0;
@@ -237,7 +237,7 @@ class RankFluidReplay::Run {
     });
   }
 
-  // A rate that stays leaves the end as it is: nothing is rounded where nothing changes.
+  // If the rate does not change, the end is not recomputed, to avoid rounding errors.
   void rate(uint32_t run, double now) {
     Group& group = runs_[run];
     group.settled = settled_;
@@ -261,13 +261,13 @@ class RankFluidReplay::Run {
   int sample_ = 0;
   std::vector<double> own_;      // by task and place
   std::vector<uint32_t> bits_;   // scratch
-  std::vector<uint32_t> waits_;  // by task and place: sources that have not ended
-  std::vector<double> stalled_;  // by task and place: seconds lost to what ran beside
+  std::vector<uint32_t> waits_;  // by task and place: tasks it waits for that have not ended
+  std::vector<double> stalled_;  // by task and place: seconds lost to overlapping tasks
   std::vector<Group> runs_;
   std::vector<Rank> ranks_;
   std::vector<Arrival> arriving_;
   std::vector<uint32_t> met_;    // scratch
-  std::vector<size_t> changed_;  // ranks on which something began or ended
+  std::vector<size_t> changed_;  // ranks on which a run began or ended
   uint32_t settled_ = 0;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };

@@ -1,8 +1,8 @@
 #pragma once
-// Replays a structure on all ranks of a cluster, where they differ and where the lanes of a rank slow each other down.
-// It replays as RankReplay does, but for a running task's rate: on each rank that is FluidReplay's by what runs there
-// just then, and a collective has that of its slowest rank. A rank that waits in a collective for the others neither
-// works nor slows what runs beside.
+// Replays a structure on all ranks of a cluster, if ranks differ and the lanes of a rank slow each other. It replays as
+// RankReplay does, except that the rate of a running task on each rank is FluidReplay's for the tasks that run there at
+// the time, and a collective has the rate of its slowest rank. A rank that waits in a collective for the others neither
+// works nor slows its other tasks.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,16 +12,16 @@
 
 namespace moe {
 
-/// A structure compiled for replay under one contention. With all factors 1 and no shared network its outcome is
-/// RankReplay's. A replay goes from event to event: some hundred nanoseconds a task and rank.
+/// A structure compiled for replay under one contention. With all factors 1 and no shared network, its outcome is that
+/// of RankReplay. A replay goes from event to event, in some hundred nanoseconds per task and rank.
 class RankFluidReplay {
  public:
-  /// Throws WrongResult for what RankReplay refuses, BadInput for a factor below 1.
+  /// Throws WrongResult for a structure that RankReplay refuses, BadInput for a factor below 1.
   RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
                   const Contention& contention);
 
-  /// Replays the structure. `seconds`: by task id, of a task alone. Throws BadInput for a noise that does not fit
-  /// (check_noise). A rank's waiting is counted as in RankReplay, every task taking as long as it did.
+  /// Replays the structure. `seconds`: by task id, of a task without contention. Throws BadInput for a noise that does
+  /// not fit (check_noise). A rank's waiting is counted as in RankReplay, with the duration that each task had.
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
 
   int ranks() const { return stages_ * places_; }
@@ -29,12 +29,12 @@ class RankFluidReplay {
  private:
   class Run;
   struct Row {
-    uint32_t first_run = 0;  // of its runs: one a group, or a rank of its own
+    uint32_t first_run = 0;  // first of its runs: one per group, or per rank
     uint32_t group_size = 1, group_step = 1;
     int stage = 0, layer = 0;
     TaskKind kind{};
     Resource resource = Resource::none;
-    std::vector<uint32_t> sources, followers;  // tasks: at most one a lane; who waits for it
+    std::vector<uint32_t> sources, followers;  // tasks it waits for, at most one per lane; tasks that wait for it
 
     uint32_t run_of(uint32_t place) const {
       const uint32_t span = group_size * group_step;
@@ -56,8 +56,8 @@ class RankFluidReplay {
   SlowdownTable slowdowns_;
 };
 
-/// Replays a plan on all ranks by what it needs: RankReplay or, under contention and for lanes that share a network,
-/// RankFluidReplay.
+/// Replays a plan on all ranks by the replay that it needs: RankFluidReplay under contention or if lanes share a
+/// network, else RankReplay.
 RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
                          const RankNoise& noise, int samples = 1);
 

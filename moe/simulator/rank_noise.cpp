@@ -11,19 +11,19 @@
 namespace moe {
 namespace {
 
-// A draw of 32 bits is a signed number x: from 0 up in the lower half of the distribution, from -1 down in the upper.
-// So v = x + 1/2 is the distance to the nearer end, in units of 2^-32, with the half as its sign. A cell is named by
-// v's sign and leading bits: exponent (|v| lies in [1/2, 2^31): 32 of them) and kBits of the mantissa.
+// A draw of 32 bits is a signed number x: from 0 up in the lower half of the distribution, from -1 down in the upper
+// half. So v = x + 1/2 is the distance to the nearer end in units of 2^-32, with the half as its sign. A cell's index
+// is v's sign and leading bits: exponent (32 values: |v| is in [1/2, 2^31)) and kBits of the mantissa.
 constexpr int kBits = 5, kOctaves = 32;
-constexpr size_t kCells = size_t{kOctaves} << kBits;  // of one half
+constexpr size_t kCells = size_t{kOctaves} << kBits;  // per half
 
 size_t cell_of(double v) {
   const uint64_t leading = std::bit_cast<uint64_t>(v) >> (52 - kBits);
   return (leading & (kCells - 1)) + ((leading >> (11 + kBits - 10)) & kCells);
 }
 
-// Returns a number of SplitMix64 (Steele, Lea, Flood, OOPSLA'14), started from a number of moe/base/random.h. That one
-// costs a call and three times the arithmetic a number, which is most of the time that a replay of many ranks takes.
+// Returns a number of SplitMix64 (Steele, Lea, Flood, OOPSLA'14) that is seeded by moe/base/random.h. Drawing each
+// number by random.h would cost a call and three times the arithmetic, which dominate a replay of many ranks.
 uint64_t mixed(uint64_t start, uint64_t index) {
   uint64_t x = start + 0x9e3779b97f4a7c15ULL * (index + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -35,8 +35,8 @@ double cell_begin(size_t cell) {
   return std::ldexp(1 + static_cast<double>(cell % (1 << kBits)) / (1 << kBits), static_cast<int>(cell >> kBits) - 1);
 }
 
-// Returns the z below which a share p <= 1/2 of a standard normal lies, from a guess above it: Newton's steps do not
-// overshoot where the distribution is convex.
+// Returns the quantile z of p <= 1/2 of a standard normal, from a guess above it: Newton's steps do not overshoot where
+// the distribution function is convex.
 double normal_quantile(double p, double guess) {
   for (int step = 0; step < 20; ++step) {
     const double off = 0.5 * std::erfc(-guess / std::numbers::sqrt2) - p;
@@ -47,7 +47,7 @@ double normal_quantile(double p, double guess) {
   return guess;
 }
 
-// Returns a factor from a distribution of mean 1 and the coefficient of variation asked for.
+// Returns a factor from a distribution with mean 1 and the given coefficient of variation.
 double factor_at(const RankNoise& noise, double p, double z) {
   switch (noise.jitter) {
     case Jitter::uniform:
@@ -117,7 +117,7 @@ void JitterDraws::quantiles(std::span<const uint32_t> bits, double* factors) con
   for (size_t i = 0; i < bits.size(); ++i) factors[i] = quantile(bits[i]);
 }
 
-// 64 bits serve two neighbouring ranks.
+// One 64-bit number serves two neighbouring ranks.
 void JitterDraws::draw(int task, int sample, int first_rank, std::span<uint32_t> bits) const {
   const uint64_t start =
       random_bits(seed_, stream_of("jitter", static_cast<uint64_t>(task)), static_cast<uint64_t>(sample));

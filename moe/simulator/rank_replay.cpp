@@ -1,9 +1,9 @@
-// Idea: tasks go over arrays of ranks, one array operation a task, in issue order. Ranks are cut into blocks that hold
-// whole groups, so that a block's arrays stay in the cache through a segment: tasks up to a group too wide for it.
-// Invariant: when a row is stepped, the ends of all its sources lie in their buffers for the whole block. A buffer is
-// handed on once nothing waits for its task any more (`give_buffers`).
-// Each rank carries two ends: as it happens, and as it would be had it waited for no other rank.
-// Source: the longest paths of an acyclic graph in max and plus, as of timed event graphs (Baccelli et al. 1992).
+// Idea: each task is an operation on arrays of ranks, in issue order. Ranks are divided into blocks that contain whole
+// groups, so that a block's arrays stay in the cache for a segment: tasks up to a group that is too wide for the block.
+// Invariant: when a row is processed, the ends of all its sources are in their buffers for the whole block. A buffer is
+// reused when no task waits for its task any more (`give_buffers`).
+// Each rank has two ends: the actual one, and the one that it would have if it had never waited for another rank.
+// Source: the longest paths of an acyclic graph in max-plus algebra, as of timed event graphs (Baccelli et al. 1992).
 #include "moe/simulator/rank_replay.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ std::vector<std::vector<int>> sources_of(const Structure& structure) {
   return sources;
 }
 
-// A task's ends are kept while something waits for them; then their buffer is another task's.
+// A task's ends are kept until no task waits for them; then another task uses their buffer.
 void RankReplay::give_buffers(const Structure& structure) {
   constexpr int kAlways = std::numeric_limits<int>::max();
   const size_t lanes = structure.lanes.size();
@@ -159,7 +159,7 @@ class RankReplay::Run {
     }
   }
 
-  // Adds the sample to the sums by rank.
+  // Adds the sample's results to the sums by rank.
   void collect(RankOutcome& outcome) {
     std::vector<double> ends(r_.ranks()), alone(ends.size());
     for (const LaneEnd& lane : r_.lane_ends_)
@@ -204,7 +204,7 @@ class RankReplay::Run {
     std::copy_n(ends, count, times_->end_s.begin() + at);
   }
 
-  // Finds when each rank's inputs are there, and when they would be had it never waited for another rank.
+  // Computes when each rank's inputs are ready, and when they would be if it had never waited for another rank.
   void gather(const Row& row, size_t begin, size_t count) {
     const auto latest = [&](const std::vector<double>& all, double* __restrict out) {
       if (row.first_source == row.end_source) std::fill_n(out, count, 0.0);
@@ -252,7 +252,7 @@ class RankReplay::Run {
       for (size_t i = 0; i < count; ++i) own_[i] *= factors[i];
   }
 
-  // Writes the seconds of each group's slowest rank into group_own_. If only jitter tells ranks apart, it is the one
+  // Writes the seconds of each group's slowest rank into group_own_. If ranks differ only by jitter, it is the rank
   // with the largest draw.
   void group_seconds(const Row& row, size_t begin, size_t count) {
     const Spacing group{row.group_size, row.group_step};
@@ -277,7 +277,7 @@ class RankReplay::Run {
   }
 
   const RankReplay& r_;
-  std::span<const double> seconds_;  // by task id; where ranks differ, by rank too
+  std::span<const double> seconds_;  // by task id, or by task and rank if ranks differ
   bool differ_;
   RankTimes* times_;
   bool jitter_;
@@ -285,7 +285,7 @@ class RankReplay::Run {
   RankStretch stretch_;
   size_t stage_ranks_;
   int sample_ = 0;
-  std::vector<double> ends_, alone_ends_;                              // by buffer and place in the stage
+  std::vector<double> ends_, alone_ends_;                              // by buffer and rank of the stage
   std::vector<double> ready_, alone_, own_, group_ready_, group_own_;  // scratch of a block
   std::vector<uint32_t> bits_, group_bits_;
 };

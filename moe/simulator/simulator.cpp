@@ -15,7 +15,7 @@ const Structure& checked(const Structure& structure) {
   std::vector<std::vector<int>> issued(lanes);
   for (const Task& task : structure.tasks) {
     issued.at(task.lane).push_back(task.id);
-    for (const int id : task.after)  // a name is put together for a message alone: searches check many plans
+    for (const int id : task.after)  // names are built only for messages, because searches check many plans
       if (id >= task.id)
         throw WrongResult(fmt::format("replay: {} is issued before task {}, which it waits for", task.name(), id));
   }
@@ -92,7 +92,7 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
   const size_t n = structure.tasks.size();
   CriticalPath path{std::vector<bool>(n), std::vector<double>(n)};
   if (n == 0) return path;
-  std::vector<int> before(n, -1);  // on its lane
+  std::vector<int> before(n, -1);  // the task before it on its lane
   for (const Lane& lane : structure.lanes)
     for (size_t i = 1; i < lane.queue.size(); ++i) before[lane.queue[i]] = lane.queue[i - 1];
   const auto waited_for = [&](size_t id, auto&& visit) {
@@ -101,8 +101,8 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
   };
 
   const auto last = std::ranges::max_element(end_s);
-  std::vector<double> latest(n, *last);  // end of a task that makes the run no longer
-  for (size_t id = n; id-- > 0;) {       // tasks are in issue order
+  std::vector<double> latest(n, *last);  // latest end that does not lengthen the run
+  for (size_t id = n; id-- > 0;) {       // reverse issue order
     double ready_s = -std::numeric_limits<double>::infinity();
     waited_for(id, [&](size_t other) { ready_s = std::max(ready_s, end_s[other]); });
     const double latest_ready = latest[id] - (end_s[id] - std::min(ready_s, start_s[id]));

@@ -15,7 +15,7 @@ Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& ne
 }
 
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks) {
-  if (lane == LaneKind::receive) return Resource::none;  // the send has the network
+  if (lane == LaneKind::receive) return Resource::none;  // the send uses the network
   if (lane == LaneKind::host) return Resource::none;
   if (group == GroupKind::none) return lane == LaneKind::compute ? Resource::compute : Resource::copy;
   switch (networks[group]) {

@@ -1,13 +1,13 @@
 #pragma once
-// How tasks that run at once on a rank slow each other down: the one rule of the replay and of the emulated
+// How tasks that run at the same time on a rank slow each other: the one rule for the replay and for the emulated
 // cluster.
 //
-// A running task's remaining time, alpha included, passes at 1 / product of the factors of the other tasks that run on
-// its rank just then; queued tasks do not count. Which factor is decided by what a task uses, not by its lane: a
-// collective uses its group's network, so that a `comm` lane is inter or intra by turns; a task without a group uses
-// `compute` on the compute lane and the device's memory (`copy`) on any other. Where n tasks are on the same network at
-// once, each has 1/n of it, on top of the factors. When a task begins beside a running one, each of the two that the
-// profile gives a stall has that much more left.
+// The remaining time of a running task, alpha included, passes at the rate 1 / product of the factors of the other
+// tasks that run on its rank at that time; queued tasks do not count. The factor depends on the resource of a task, not
+// on its lane: a collective uses its group's network, so a `comm` lane uses inter and intra in turn; a task without a
+// group uses `compute` on the compute lane and the device's memory (`copy`) on any other. If n tasks use the same
+// network at the same time, each gets 1/n of it, in addition to the factors. When a task begins beside a running one,
+// each of the two takes longer by the stall that the profile gives for it.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -27,17 +27,17 @@ class Slowdown {
  public:
   /// Throws BadInput for a factor below 1 or a stall below 0.
   explicit Slowdown(const Contention& contention);
-  /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use resource r.
+  /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use r.
   double operator()(std::span<const int> running, int resource) const;
-  /// Returns how many seconds of a task on `of` pass in one while `running`, itself included, run at once;
-  /// `resource_of`: of one of these.
+  /// Returns the rate of a task on resource `of`, in its own seconds per second, while the tasks `running`, itself
+  /// included, run; `resource_of` returns the resource of one of them.
   template <class Running, class ResourceOf>
   double rate(const Running& running, ResourceOf resource_of, Resource of) const {
     EnumArray<Resource, int, kResources> count{};
     for (const auto& each : running) ++count[std::invoke(resource_of, each)];
     return 1 / (*this)(count, static_cast<int>(of));
   }
-  /// Returns the seconds that a task on `resource` loses when it and one on `by` begin to run side by side.
+  /// Returns the seconds that a task on `resource` loses when it and a task on `by` begin to overlap.
   double stall_s(int resource, int by) const;
   bool stalls() const { return stalls_; }
 
@@ -46,14 +46,14 @@ class Slowdown {
   bool stalls_ = false;
 };
 
-/// Returns how many tasks of a stage can use each resource at once: as many as there are lanes that ever use it.
+/// Returns the most tasks of a stage that can use each resource at the same time: the number of lanes that ever use it.
 EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
-/// A Slowdown as a table: a row for every way in which up to `most` tasks of each resource can run at once.
+/// A Slowdown as a table, with a row for each combination of up to `most` running tasks per resource.
 class SlowdownTable {
  public:
   SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most);
-  /// Returns what a task of that resource adds to `running`.
+  /// Returns the amount that a task of that resource adds to `running`.
   uint32_t step(Resource resource) const { return step_[resource]; }
   double operator()(uint32_t running, Resource resource) const { return rows_[running][resource]; }
   bool stalls() const { return slowdown_.stalls(); }
@@ -67,7 +67,7 @@ class SlowdownTable {
   std::vector<EnumArray<Resource, double, kResources>> rows_;
 };
 
-/// Returns whether tasks of the plan slow each other: there are factors, or lanes that share a network.
+/// Returns whether tasks of the plan slow each other, by factors or on lanes that share a network.
 bool slows_itself(const Plan& plan, const Contention& contention);
 
 }  // namespace moe

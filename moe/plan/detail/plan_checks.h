@@ -1,5 +1,5 @@
 #pragma once
-// What the parts of check_plan share: check_plan itself is declared in plan.h.
+// Declarations that the sources of check_plan share; check_plan itself is declared in plan.h.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace moe {
 
-using Edges = std::vector<std::vector<int>>;  // predecessors by task
+using Edges = std::vector<std::vector<int>>;  // by task, its predecessors
 
 template <class... Args>
 [[noreturn]] void broken(const Task& task, fmt::format_string<Args...> text, Args&&... args) {
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// What is ordered before a task: how many tasks at the head of each lane's queue. A lane runs its queue in order,
-// so that whatever is ordered after one of its tasks is ordered after all of those before it. Takes tasks x lanes
-// numbers.
+// The tasks that are ordered before a task, as a number of tasks at the head of each lane's queue. A lane runs its
+// queue in order, so a task that is ordered after one of a lane's tasks is ordered after all earlier tasks of that
+// lane. Memory: tasks x lanes numbers.
 class Ancestors {
  public:
-  /// Orders by dependencies and lanes; a task has a larger id than those before it.
+  /// Orders tasks by dependencies and lanes; every task must have a larger id than the tasks before it.
   explicit Ancestors(const Plan& plan);
   bool before(int first, int second) const {
     return known_[static_cast<size_t>(second) * lanes_ + lane_[first]] > place_[first];
@@ -29,11 +29,11 @@ class Ancestors {
 
  private:
   size_t lanes_;
-  std::vector<uint32_t> lane_, place_;  // by task; place in its lane's queue
-  std::vector<uint32_t> known_;         // by task and lane
+  std::vector<uint32_t> lane_, place_;  // by task: its lane, and its position in the lane's queue
+  std::vector<uint32_t> known_;         // by task and lane: the number of the lane's tasks before it
 };
 
-// Each check throws WrongResult naming the task that breaks its rule; ids, lanes and order were checked before.
+// Each check throws WrongResult naming the task that breaks its rule. Ids, lanes and order must be checked first.
 void check_gradients(const Plan& plan, const Ancestors& ancestors);
 void check_step(const Plan& plan, const Ancestors& ancestors);
 void check_rows(const Plan& plan);

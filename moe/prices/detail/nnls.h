@@ -5,7 +5,7 @@
 namespace moe {
 
 /// Returns an x >= 0 that minimises |a x - b|, by the active sets of Lawson and Hanson (1974), chapter 23. Columns are
-/// scaled to one length first, so that their units don't matter. Throws BadInput for a right side of another length.
+/// first scaled to one length, so that units don't matter. Throws BadInput if b is not as long as a's columns.
 Eigen::VectorXd nnls(const Eigen::MatrixXd& a, const Eigen::VectorXd& b);
 
 }  // namespace moe

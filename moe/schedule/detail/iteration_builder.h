@@ -1,5 +1,5 @@
 #pragma once
-// Builds what a whole iteration has beside its layers' passes: transfers between stages, a model's ends, the
+// Builds the tasks of a whole iteration outside of its layers' passes: transfers between stages, a model's ends and the
 // optimizer's step.
 #include <map>
 #include <vector>
@@ -13,25 +13,25 @@ class IterationBuilder : public LayerBuilder {
  public:
   using LayerBuilder::LayerBuilder;
 
-  /// Sends what a pass made to the neighbouring stage, whose next pass of that micro-batch receives it first.
+  /// Sends a pass's output to the neighbouring stage, whose next pass of that micro-batch begins by receiving it.
   void transfer(const Pass& from);
-  /// Adds a model's ends, of the pass's phase and micro-batch. Forward, embed() makes the first layer's input and
-  /// head() takes the last one's output; backward, head() makes that output's gradient and embed() takes the first
-  /// layer's. Both return the task that computes, and has made the end's gradients.
+  /// Adds a model's ends in the pass's phase and micro-batch. In a forward, embed() makes the first layer's input and
+  /// head() takes the last one's output; in a backward, head() makes that output's gradient and embed() takes the first
+  /// layer's. Both return the task that computes the end and makes its gradients.
   int embed(const Pass& pass);
   int head(const Pass& pass);
-  /// Adds, where a step is not planned, the slices that a stage has left, one for each of `ready`, the tasks that they
-  /// wait for, and the optimizer's task after everything that the stage does; `experts` as GradientPlacement's.
+  /// Without a planned step: adds the slices that a stage has left, where `ready` has the task that each waits for and
+  /// `experts` is as in GradientPlacement, and the optimizer's task after all tasks of the stage.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// Gathers likewise, right after finish(), the weights of a stage's layers from the ranks that hold them alike (ZeRO
-  /// 1), in the order in which the next forward reads them.
+  /// Also without a planned step, right after finish(): gathers the weights of a stage's layers from their replicas
+  /// (ZeRO 1), in the order in which the next forward reads them.
   void gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense);
 
-  /// Begins, where a step is planned, what finish() does else: the next slices are those that the stage has left.
+  /// With a planned step, replaces the start of finish(): the next slices are those that the stage has left.
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
   void send_left(size_t place) { gradient(place); }
   void end_left() { pass_ = nullptr; }
-  /// Adds a task of Phase::step and returns it. `slice`: of a sum of gradients.
+  /// Adds a task of Phase::step and returns it. `slice`: the slice of a sum of gradients.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
   const std::vector<Task>& tasks() const { return structure_.tasks; }
   bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
@@ -45,11 +45,11 @@ class IterationBuilder : public LayerBuilder {
   std::map<int, Chain> head_inputs_;  // by micro-batch: the rows that the output projection reads
 };
 
-/// Builds an iteration's step: sums of gradients that no backward sends, the norm of all of them, the optimizer's
-/// tasks, a layer or end each, and with ZeRO 1 the gathers behind them. Each task waits for just what it needs.
+/// Builds an iteration's step: sums of gradients that no backward sends, the norm of all gradients, one optimizer task
+/// per layer or end and, with ZeRO 1, the gathers after them. Each task waits only for its inputs.
 class StepBuilder {
  public:
-  /// What a stage has left when its last backward is built.
+  /// The work that a stage has left after its last backward.
   struct Left {
     int stage = 0;
     int end = -1;          // the last task of its backwards
@@ -58,10 +58,10 @@ class StepBuilder {
 
   StepBuilder(Plan& plan, IterationBuilder& builder);
 
-  /// Sends a stage's slices that are left, one for each of `ready`, the tasks that they wait for (`of_experts` as
-  /// GradientPlacement's), and sums what no slice has.
+  /// Sends the slices that a stage has left, where `ready` has the task that each waits for and `of_experts` is as in
+  /// GradientPlacement, and sums the gradients that no slice contains.
   void send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts);
-  /// Adds all the rest of the step, once all stages have sent what they had left.
+  /// Adds the rest of the step after all stages have sent their remaining slices.
   void step();
 
  private:
@@ -81,7 +81,7 @@ class StepBuilder {
   Plan& plan_;
   LayerCases cases_;
   IterationBuilder& builder_;
-  std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer: in all backwards
+  std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer, in all backwards
 };
 
 }  // namespace moe::schedule

@@ -1,5 +1,5 @@
 #pragma once
-// Decides where a model's gradients are sent, and each layer's r_b with it: the search for one stage's layers.
+// Decides where a model's gradients are sent, and each layer's r_b together with it: the search for one stage's layers.
 #include <functional>
 #include <vector>
 
@@ -10,27 +10,27 @@ namespace moe::search {
 
 class ModelReplay;
 
-/// What is asked of a model whose layers' decisions are made so far.
+/// The inputs of a decision for a model, with the decisions so far.
 struct ModelQuestion {
-  LayerReplay& layer;  // any of its layers with experts: they are alike
+  LayerReplay& layer;  // any of its MoE layers, which all have the same shape
   const ModelShape& model;
   const PartitionStrategy& strategy;
   const DegreeChoice& choice;
-  LayerReplay* dense = nullptr;  // any of its dense layers; null: there are none
+  LayerReplay* dense = nullptr;  // any of its dense layers; null: no dense layers
   const Schedule& schedule() const { return layer.schedule; }
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// The exact partition's work grows with the fifth power of the backwards to choose from.
+/// Limit of backwards to choose from, because the exact partition's work grows with the fifth power of their number.
 inline constexpr size_t kMostBackwards = 8;
 
-/// Backwards of one layer that may be chosen, and the longest paths of each.
+/// Backwards of one layer to choose from, and the longest paths of each.
 struct BackwardOptions {
   std::vector<BackwardOption> options;
   std::vector<SplitPaths> paths;
-  /// Adds one, unless another is as fast with any slices.
+  /// Adds one, unless another one is at least as fast with any slices.
   void add(const BackwardOption& option, const SplitPaths& found);
-  /// Keeps at most kMostBackwards: first the fastest without slices, then what is missed most on a grid of slices.
+  /// Keeps at most kMostBackwards: first the fastest without slices, then the most missed one on a grid of slices.
   void keep_few();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
@@ -38,33 +38,33 @@ struct BackwardOptions {
 /// degree for both phases keeps `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
-/// Returns the decision with the partition's slices, the backward of each layer with experts being the best for them.
+/// Returns the decision with the partition's slices, and for each MoE layer the best backward for its slices.
 ModelDecision decided(const ModelShape& model, const Partition& partition,
                       const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision);
 
-/// What a model's layers are in a partition problem. `dense`: where it has such.
+/// A model's layers in a partition problem. `dense`: only if it has dense layers.
 struct PartitionLayers {
   PartitionLayer moe, dense;
 };
-/// Returns the problem of a stage's layers, which must outlive the problem, as must all that they name.
+/// Returns the problem of a stage's layers. The arguments, and everything they refer to, must outlive the problem.
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
 /// Returns a layer of such a problem, as partition_problem makes them.
 PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
                                const std::vector<SplitPaths>& by_degree);
 
-/// Returns one stage's backward as a partition problem, its layers alike: seconds are the least over degrees of the
+/// Returns one stage's backward as a partition problem with equal layers: seconds are the least over degrees of the
 /// replayed backward with bytes in its MoE part and beside its dense part. `pricer` and `by_degree` must outlive it.
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree);
 
-/// Decides one r_b a layer and a split of what waits there; strategy `exact` compares all strategies by replays of the
-/// model and goes on from the best. `layer`: what one layer does by itself.
+/// Decides r_b for each layer and a split of the gradients that wait there. Strategy `exact` compares all strategies by
+/// replays of the model and continues from the best. `layer`: the decision for one layer by itself.
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
 
-// Improves where a model's gradients go where layers' times don't add up: under contention, and where one layer runs on
-// into the next.
+// Improves the places of a model's gradients if layers' times don't add up: under contention, and if one layer's tasks
+// run on into the next.
 
-/// Descends from the result and other starts to where no small move of the whole model's replay is faster.
+/// Descends from the result and other starting points until no small move makes the whole model's replay faster.
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe::search

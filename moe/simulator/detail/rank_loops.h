@@ -1,5 +1,5 @@
 #pragma once
-// Loops of a replay of many ranks over arrays that have one element a rank.
+// Loops of a replay of many ranks over arrays with one element per rank.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace moe::rank_loops {
 
-// How much longer than modelled a kind of task takes on each rank, jitter apart.
+// By rank, the factor by which a kind of task takes longer than modelled, without jitter.
 class Stretch {
  public:
   void multiply(int rank, double factor, int ranks) {
@@ -20,7 +20,7 @@ class Stretch {
     others_.assign(factors_.size() + 1, 0);
     for (size_t i = 0; i < factors_.size(); ++i) others_[i + 1] = others_[i] + (factors_[i] != 1);
   }
-  // Returns the factors of the ranks from `begin` on; null where those of [begin, end) are all 1.
+  // Returns the factors of the ranks from `begin` on; null if those of [begin, end) are all 1.
   const double* of(size_t begin, size_t end) const {
     return factors_.empty() || others_[begin] == others_[end] ? nullptr : factors_.data() + begin;
   }
@@ -30,7 +30,7 @@ class Stretch {
   std::vector<uint32_t> others_;  // by rank, the number of lower ranks whose factor is not 1
 };
 
-// By what factor a noise stretches every rank's tasks, jitter apart.
+// The factors by which a noise stretches every rank's tasks, without jitter.
 class RankStretch {
  public:
   RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
@@ -45,29 +45,29 @@ class RankStretch {
     straggling_.count();
     for (Stretch& layer : loaded_) layer.count();
   }
-  // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null where none is stretched.
+  // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null if none is stretched.
   const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
     if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
     return loaded_[loaded_.size() > 1 ? layer : 0].of(begin, end);
   }
 
  private:
-  std::vector<TaskKind> kinds_;  // that take longer where a rank has more rows
+  std::vector<TaskKind> kinds_;  // kinds that take longer if a rank has more rows
   Stretch straggling_;
-  std::vector<Stretch> loaded_;  // by layer, or one for all
+  std::vector<Stretch> loaded_;  // by layer; a single one applies to all layers
 };
 
 struct Spacing {
   size_t size = 1, step = 1;
 };
 
-// Counts a structure's stages. Throws WrongResult for more than `parallel` has.
+// Returns the number of stages of a structure. Throws WrongResult if `parallel` has fewer.
 int stages_of(const Structure& structure, const ParallelShape& parallel);
-// Returns how the groups of a task lie among the ranks of a stage; those of one rank where each runs it on its own.
+// Returns the spacing of a task's groups among the ranks of a stage; size 1 if each rank runs the task on its own.
 Spacing spacing_of(const Task& task, const ParallelShape& parallel);
 
-// Writes one maximum a group, in the order of the groups' first ranks. A group's members are `step` apart; as many
-// groups lie interleaved.
+// Writes the maximum of each group, in the order of the groups' first ranks. The members of a group are `step` apart,
+// and `step` groups are interleaved.
 template <class T>
 void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
   const size_t span = group.size * group.step;
@@ -86,7 +86,7 @@ void group_max(const T* __restrict in, size_t count, Spacing group, T* __restric
   }
 }
 
-// Gives every member its group's value.
+// Writes each group's value for all of its members.
 inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
   const size_t span = group.size * group.step;
   if (group.step == 1) {
@@ -106,7 +106,7 @@ inline void add_to(double* __restrict out, const double* __restrict in, size_t c
 }
 
 // Returns means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's
-// sums.
+// results.
 template <class Run>
 RankOutcome outcome_of(Run run, int ranks, int samples) {
   RankOutcome outcome;
