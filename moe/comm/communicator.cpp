@@ -6,7 +6,7 @@
 
 namespace moe {
 
-/// Refuses what is wrong with a call on any rank: BadInput names the operation, its task and both operands.
+/// Refuses calls that are wrong on any rank: BadInput names the operation, its task and both operands.
 class Communicator::Check {
  public:
   Check(const Communicator& group, std::string_view op, const CommCall& call)

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-/// Names the variables that one launcher sets; an empty name: it sets none.
+/// The environment variables that one launcher sets; an empty name: the launcher sets no such variable.
 struct Launcher {
   std::string_view name, rank, ranks, ranks_here, job;
 };
@@ -24,8 +24,8 @@ constexpr std::array kLaunchers{
     Launcher{"PMI's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID"},
     Launcher{"MVAPICH's variables", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", ""},
 };
-// A batch script has the variables of the whole allocation, and a rank 0, without being a rank: only a step is a
-// launch.
+// A batch script sees the variables of the whole allocation, and a rank 0, without being a rank: only a step of Slurm's
+// is a launch.
 constexpr Launcher kSlurm{"Slurm's variables", "SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_JOB_ID"};
 
 class Reader {
@@ -55,7 +55,7 @@ class Reader {
 
 constexpr int kMostRanks = 1 << 20;
 
-/// Takes a launcher's two variables; returns false where neither is set. Throws BadInput for one alone.
+/// Reads a launcher's two variables; returns false if neither is set. Throws BadInput if only one is.
 bool take(Launch& launch, const Launcher& launcher, const Reader& reader) {
   const bool has_rank = reader.text(launcher.rank).has_value(), has_ranks = reader.text(launcher.ranks).has_value();
   if (!has_rank && !has_ranks) return false;
@@ -92,11 +92,11 @@ bool take_slurm(Launch& launch, const Reader& reader) {
   return take(launch, step, reader);
 }
 
-/// Returns how many ranks share our host, as the launcher says; 0: it says nothing.
+/// Returns how many ranks share our host, according to the launcher; 0 if it does not say.
 int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& reader) {
   if (launcher == nullptr) return 0;
   if (const auto here = reader.number(launcher->ranks_here, 1, kMostRanks)) return *here;
-  // srun may speak PMI, and says this alone of nodes.
+  // srun may use PMI, and then this is the only variable about nodes.
   if (const auto nodes = reader.number("SLURM_STEP_NUM_NODES", 1, kMostRanks)) return *nodes == 1 ? launch.ranks : 0;
   const auto nodes = launcher == &kSlurm ? reader.number("SLURM_NNODES", 1, kMostRanks) : std::nullopt;
   return nodes == 1 ? launch.ranks : 0;

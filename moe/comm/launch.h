@@ -1,5 +1,5 @@
 #pragma once
-// Finds which of how many ranks this process is, and where all of them meet: from flags, or from the variables that
+// Finds this process's rank, the number of ranks, and where all of them meet: from flags, or from the variables that
 // torchrun, mpirun and srun set.
 #include <functional>
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace moe {
 
-/// What messages call what the caller sets; a program with flags has their names here.
+/// The names of the caller's settings in messages; a program with flags puts their names here.
 struct LaunchNames {
   std::string rendezvous = "rendezvous", ranks_per_node = "ranks_per_node";
 };
 
-/// What the caller says, which goes before any variable.
+/// The caller's settings, which take precedence over any variable.
 struct LaunchFlags {
   std::optional<int> rank = {}, ranks = {};
   std::string rendezvous = {};  // HOST:PORT
-  int ranks_per_node = 0;       // a machine's ranks as several nodes; 0: as found
+  int ranks_per_node = 0;       // how many ranks of a machine make a node; 0: nodes as found
   LaunchNames names = {};
 };
 
@@ -30,20 +30,20 @@ std::optional<std::string> environment_variable(const std::string& name);
 struct Launch {
   int rank = 0, ranks = 1;
   std::string by = "itself";  // "torchrun's variables (RANK)", "flags"
-  // These say where the ranks meet: a store at host:port, or, if host is empty, one at a loopback port that rank 0
-  // writes onto the board, or into port_file. One rank alone has none of these.
+  // Where the ranks meet: a store at host:port or, if `host` is empty, one at a loopback port that rank 0 writes onto
+  // the board, or into port_file. Not set if there is only one rank.
   std::string host;
   int port = 0;
   std::string port_file;
-  std::shared_ptr<LaunchBoard> board;  // of `launch`; none: something else started us
-  bool served = false;                 // by the launcher: rank 0 is a client as all others are
-  std::string run;                     // what tells this run's keys from others' in that store
+  std::shared_ptr<LaunchBoard> board;  // of `launch`; null if something else started us
+  bool served = false;                 // whether the launcher serves the store: rank 0 is a client like all others
+  std::string run;                     // distinguishes this run's keys from others in that store
   int ranks_per_node = 0;
   LaunchNames names = {};
 };
 
-/// Returns which rank of how many this process is. Precedence: flags, RANK and WORLD_SIZE, OMPI_COMM_WORLD_*, PMI_*,
-/// MV2_COMM_WORLD_*, SLURM_*; of each the rank and the number of ranks, both or neither. The ranks meet at
+/// Returns this process's rank, the number of ranks and where they meet. Precedence: flags, RANK and WORLD_SIZE,
+/// OMPI_COMM_WORLD_*, PMI_*, MV2_COMM_WORLD_*, SLURM_*; each sets both numbers or neither. The ranks meet at
 /// `rendezvous`, else MASTER_ADDR and MASTER_PORT, else the board of `launch`, else, if all ranks are on one host, by a
 /// port file named after the job. Throws BadInput naming the variable or flag, what was found and what was expected.
 Launch find_launch(const LaunchFlags& flags, const Environment& environment = environment_variable);

@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a run: threads of this process, or one a process, on one machine or many.
+// The ranks of a run: threads of this process, or one per process, on one machine or many.
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,13 +11,13 @@
 
 namespace moe {
 
-/// Which ranks share a machine. Nodes hold equally many, and those of one are neighbours: rank = node x
-/// ranks_per_node + place.
+/// How ranks share machines. All nodes have the same number of ranks, and the ranks of a node are neighbours: rank =
+/// node x ranks_per_node + place.
 struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;
-  std::string interface;               // over which nodes (or processes of one) talk: "lo", "eth0"; empty: none
-  std::vector<std::string> addresses;  // by rank, on that interface; empty: none
-  int local_rank = 0;                  // of this process among those of its machine, however nodes are counted
+  std::string interface;               // the one over which nodes (or processes of one) talk: "lo", "eth0"; empty: none
+  std::vector<std::string> addresses;  // by rank, on that interface; empty: no interface
+  int local_rank = 0;                  // rank of this process among those of its machine, whatever the size of nodes
 };
 
 class World {
@@ -29,24 +29,24 @@ class World {
   /// Returns the ranks that this process runs, ascending.
   virtual std::vector<int> here() const = 0;
   virtual const WorldTopology& topology() const = 0;
-  /// Returns what else results depend on, for records: a library's version and choices.
+  /// Returns further settings on which results depend, for records: a library's version and choices.
   virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
 
-  /// Returns the world communicator of one of them. All handles are of one group: two streams need two split()s.
+  /// Returns the world communicator of `rank`, one of here(). Handles share one group: two streams need two split()s.
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
-  /// Runs body(rank) on one thread for each rank that is here, and joins them. The first exception (other than the
-  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. An Unsupported that every
-  /// process throws alike ends nothing, and is rethrown on each: a plan that can't run can't on any of them.
+  /// Runs body(rank) on one thread for each rank of here(), and joins them. The first exception (other than the
+  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. If every process throws the
+  /// same Unsupported, nothing is ended and each rethrows it: a plan that can't run can't on any of them.
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 
-/// Returns whether rank 0 is here: that process writes and prints.
+/// Returns whether rank 0 is here: its process writes and prints.
 bool leads(const World& world);
 
-/// Returns every rank's text, by rank, on all of them; `mine` are those of here(). Blocking; every process calls it,
-/// outside of run().
+/// Returns every rank's text, by rank, on all processes; `mine` holds the texts of here(). Blocking; every process
+/// calls it, outside of run().
 std::vector<std::string> gather(World& world, std::vector<std::string> mine);
-/// Gathers numbers likewise, equally many from each rank or not.
+/// Gathers numbers in the same way; ranks may give different numbers of them.
 std::vector<std::vector<double>> gather(World& world, const std::vector<std::vector<double>>& mine);
 /// Returns rank 0's text on all ranks.
 std::string broadcast(World& world, std::string text);

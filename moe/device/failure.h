@@ -1,5 +1,5 @@
 #pragma once
-// The first exception of any of some streams, which fail together.
+// The first exception of a group of streams that fail together.
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -24,7 +24,7 @@ class Failure {
     const std::lock_guard lock(mutex_);
     if (first_) std::rethrow_exception(first_);
   }
-  /// Forgets the exception; call it only while nothing is queued on the streams that share it.
+  /// Drops the exception; call it only while nothing is queued on the streams that share it.
   void clear() noexcept {
     const std::lock_guard lock(mutex_);
     first_ = nullptr;

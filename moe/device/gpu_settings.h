@@ -1,5 +1,5 @@
 #pragma once
-// Reads what results of a GPU depend on, and how much memory it has left.
+// The settings on which results of a GPU depend, and its free memory.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -7,15 +7,15 @@
 
 namespace moe {
 
-/// Returns for records, of GPU `index` modulo gpu_count(): gpu (its name), gpu_uuid (16 hexadecimal digits that tell it
-/// from every other), cuda_driver and cuda_runtime (versions of CUDA), cublas (of the library that is loaded). Returns
-/// nothing where there is no GPU.
+/// Returns, for records, settings of GPU `index` modulo gpu_count(): gpu (its name), gpu_uuid (16 hexadecimal digits,
+/// unique to the GPU), cuda_driver and cuda_runtime (versions of CUDA), cublas (version of the loaded library). Returns
+/// nothing if there is no GPU.
 std::vector<std::pair<std::string, std::string>> gpu_settings(int index);
 
-/// Returns the value of one of them; empty where it is not there.
+/// Returns the value of one of these settings; empty if it is missing.
 std::string gpu_setting(int index, const std::string& name);
 
-/// Returns the bytes of a GPU's memory that nobody has now; 0 where there is no GPU.
+/// Returns the free bytes of a GPU's memory; 0 if there is no GPU.
 int64_t free_gpu_bytes(int index);
 
 }  // namespace moe

@@ -10,7 +10,7 @@
 
 namespace moe {
 
-/// The error where more was asked for than the device has left; its text names both.
+/// The error if more memory is requested than the device has left; its text names both amounts.
 class OutOfMemory : public BadInput {
   using BadInput::BadInput;
 };
@@ -47,7 +47,7 @@ class Memory {
   Release release_;
 };
 
-/// Makes and copies one device's memory as tensors need it. The space outlives its blocks.
+/// An allocator of one device's memory for tensors, which also copies and clears. It outlives its blocks.
 class MemorySpace {
  public:
   virtual ~MemorySpace() = default;
@@ -55,10 +55,10 @@ class MemorySpace {
   /// Returns zeroed memory, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking. Throws
   /// OutOfMemory.
   virtual Memory allocate(int64_t bytes) = 0;
-  /// These copy, blocking; to_host copies after everything that the device was given before.
+  /// Copy between host and device, blocking; to_host copies after all work that the device was given before.
   virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
   virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
-  /// These work inside this memory, queued on a native stream (Stream::launch) or at once.
+  /// Copy and clear inside this memory, queued on a native stream (Stream::launch) or at once.
   virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
   virtual void clear(void* data, int64_t bytes, void* native) = 0;
 };

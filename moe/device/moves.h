@@ -1,5 +1,5 @@
 #pragma once
-// Work that every device knows: copies, and sums in a fixed order.
+// Work that every device can do: copies, and sums in a fixed order.
 #include <cstdint>
 #include <vector>
 
@@ -7,15 +7,15 @@
 
 namespace moe {
 
-/// A copy, whose two places don't overlap or are the same.
+/// A copy, whose source and destination are the same or do not overlap.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
   int64_t bytes = 0;
 };
 
-/// A sum: all `from`, added element by element in their order, go to every one of `to`, of which each is one
-/// of `from` or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
+/// A sum: the arrays in `from`, added element by element in their order, are written to every array in `to`, each of
+/// which is one of `from` or overlaps none. float16 and bfloat16 are added in float32 and rounded once.
 struct Sum {
   std::vector<const void*> from;
   std::vector<void*> to;
@@ -23,13 +23,13 @@ struct Sum {
   DType dtype = DType::float32;
 };
 
-/// Moves that are done in any order, so that none of them may need another's result.
+/// Moves that run in any order, so none of them may need the result of another.
 struct Moves {
   std::vector<Copy> copies;
   Sum sum;
 };
 
-/// Moves at once, in the host's memory, on the calling thread.
+/// Does the moves at once, in host memory, on the calling thread.
 void move_on_host(const Moves& moves);
 
 }  // namespace moe

@@ -1,11 +1,11 @@
 #pragma once
-// Paces tasks that slow each other down while they run. Knows nothing of costs: how much tasks slow each other, it is
-// told.
+// Paces tasks that slow each other down while they run. The caller supplies the functions that say how much tasks slow
+// each other.
 //
-// Idea: a fluid model. Between two starts or ends of tasks each has a constant rate, so the moment at which a task will
-// end is known until the next start or end moves it. Invariant: what is left of a task is (ends_s - now) / slowdown,
-// unchanged by a change of rates; a moment that has passed is moved no more. Starts and ends are read from the clock as
-// they happen.
+// Idea: a fluid model. Between two events (starts or ends of tasks) each task has a constant rate, so its end is known
+// until the next event moves it. Invariant: the work left of a task is (ends_s - now) / slowdown, which a change of
+// rates does not alter; an end that has passed is not moved any more. Starts and ends are read from the clock as they
+// happen.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,12 +17,12 @@ namespace moe {
 /// Serves a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
 class Pacer {
  public:
-  /// What a task uses of a rank.
+  /// A resource of a rank that a task uses.
   struct Use {
     int rank = 0, resource = 0;
   };
-  /// Returns how many times as long a task that uses `resource` takes while running[r] tasks of its rank, itself
-  /// included, use resource r. It then gets through so much less of what is left of it. At least 1.
+  /// Returns the slowdown, at least 1, of a task that uses `resource` while running[r] tasks of its rank, itself
+  /// included, use resource r: the rest of the task takes that many times as long.
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
   /// Returns the seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by
   /// side.
@@ -31,11 +31,11 @@ class Pacer {
 
   Pacer(int ranks, int resources, Slowdown slowdown, Stall stall = {});
 
-  /// Starts a task that takes `alone_s` undisturbed: it runs from now on, on all ranks of `uses`, at the slowest's
-  /// rate.
+  /// Starts a task that takes `alone_s` without contention. It runs from now on, on all ranks of `uses`, at the rate of
+  /// the slowest of these ranks.
   std::shared_ptr<Task> start(std::vector<Use> uses, double alone_s);
-  /// Blocks until the task's time has passed; the first of its threads to see that ends it. Returns false if it had
-  /// passed already.
+  /// Blocks until the task's time has passed; the first of its threads to see that ends the task. Returns false if the
+  /// time had passed before the call.
   bool finish(Task& task);
 
  private:
@@ -47,7 +47,7 @@ class Pacer {
   const Slowdown slowdown_;
   const Stall stall_;
   std::mutex mutex_;
-  std::vector<std::vector<int>> running_;  // [rank][resource]; guarded by mutex_, as the next
+  std::vector<std::vector<int>> running_;  // [rank][resource]; mutex_ guards this and the next
   std::vector<Task*> tasks_;
 };
 

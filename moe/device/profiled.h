@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// Names what the calling thread gives a GPU while it lives: an NVTX range.
+/// An NVTX range: while it lives, it names the work that the calling thread gives a GPU.
 class NamedRange {
  public:
   explicit NamedRange(const std::string& name);
@@ -14,7 +14,7 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
-/// Has a profiler record while it lives that records by the CUDA runtime's calls
+/// While it lives, a profiler records that is switched by calls of the CUDA runtime
 /// (nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat).
 class ProfiledTime {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// The one way in which the host sums for communicators, so that their results are equal to the last bit.
+// The sum on the host that all communicators share, so that their results are equal to the last bit.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace moe {
 
-/// Sums elements [begin, end) of `sources` arrays in their order, piece by piece: `array(i)` is where the i-th starts,
-/// and each piece is handed to store(piece, at, count). A piece is stored after all of it has been read, so `store` may
-/// write where it came from. 16-bit elements are added in float32 and rounded once.
+/// Sums elements [begin, end) of `sources` arrays in their order, piece by piece. `array(i)` returns the start of array
+/// i, and store(piece, at, count) takes each finished piece. A piece is stored after it was read from all arrays, so
+/// `store` may write to one of them. 16-bit elements are added in float32 and rounded once.
 template <class T, class Array, class Store>
 void sum_in_order(int sources, Array&& array, int64_t begin, int64_t end, Store&& store) {
-  constexpr int64_t kPiece = 1024;  // stays in the nearest cache while the arrays pass by
+  constexpr int64_t kPiece = 1024;  // elements: a piece stays in the nearest cache while all arrays are read
   std::array<Sums<T>, kPiece> piece;
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t count = std::min(kPiece, end - at);

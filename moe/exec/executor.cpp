@@ -19,19 +19,19 @@ struct Executor::Impl {
   std::shared_ptr<const Structure> structure;
   std::vector<std::vector<int>> crossings;
   std::shared_ptr<Failure> failure = std::make_shared<Failure>();
-  std::vector<std::string> names;  // by task
-  std::vector<Mark> marks;         // likewise; outlive the streams, as the next three
-  Mark pass;                       // of a replay
+  std::vector<std::string> names;  // name of each task
+  std::vector<Mark> marks;         // by task; declared before the lanes, to outlive the streams
+  Mark pass;                       // events of a replayed pass
   std::atomic<int64_t> overruns{0};
-  std::vector<std::unique_ptr<Stream>> lanes;           // null: of another stage
-  std::vector<std::unique_ptr<RecordedWork>> recorded;  // by the binding's turn; empty: none
-  Timed timed = Timed::pass;                            // of what is recorded
+  std::vector<std::unique_ptr<Stream>> lanes;           // null: a lane of another stage
+  std::vector<std::unique_ptr<RecordedWork>> recorded;  // by the binding's turn; empty: nothing is recorded
+  Timed timed = Timed::pass;                            // which times the recorded passes have
   RunTimes times;
 
   Event& start(int task) { return *marks[task].start; }
   Event& end(int task) { return *marks[task].end; }
 
-  bool mixes_phases = false;  // a forward task is issued behind one of a backward
+  bool mixes_phases = false;  // a forward task is issued after a backward one
 
   bool has(int task) const { return lanes[structure->tasks[task].lane] != nullptr; }
 
@@ -42,7 +42,7 @@ struct Executor::Impl {
     return lane;
   }
 
-  // What comes behind a task of the other phase comes behind what that waits for.
+  // Replaces a task of the other phase: its end event follows the tasks that it waits for.
   void pass_over(const Task& task) { wait(task).record(end(task.id)); }
 
   void issue(const Task& task, Binding& binding, Pace pace) {
@@ -113,7 +113,7 @@ struct Executor::Impl {
     return own;
   }
 
-  // Throws what failed, else reads what has times.
+  // Throws the first failure, else reads the events' times.
   void finish(std::optional<Phase> only) {
     drain();
     failure->rethrow();
@@ -130,7 +130,7 @@ struct Executor::Impl {
     times.overruns = overruns;
   }
 
-  // A replay is on the first lane, which is drained first: the others' counts of overruns are there then.
+  // A replay runs on the first lane, which is drained first, so the others' counts of overruns are complete then.
   void drain() noexcept {
     for (const auto& lane : lanes) {
       if (!lane) continue;
@@ -277,13 +277,13 @@ void check_issue_order(const Structure& structure) {
 std::vector<std::vector<int>> crossings_of(const Structure& structure) {
   check_issue_order(structure);
   const size_t lanes = structure.lanes.size();
-  // done_by[t][l]: the last task of lane l that is surely over when t is over; reached[l]: t of the lane's last task.
+  // done_by[t][l]: the last task of lane l that is surely over when t is; last_on[l]: the last task of lane l so far.
   std::vector<std::vector<int>> done_by(structure.tasks.size()), crossings(structure.tasks.size());
   std::vector<int> last_on(lanes, -1);
   for (const Task& task : structure.tasks) {
     std::vector<int> done(lanes, -1);
     if (last_on[task.lane] >= 0) done = done_by[last_on[task.lane]];
-    // Later ones come first, since they imply more.
+    // Later ones first, since they imply more.
     std::vector<int> after = task.after;
     std::sort(after.rbegin(), after.rend());
     for (const int before : after) {

@@ -19,7 +19,7 @@ class EmptyWork final : public Binding {
   }
 };
 
-/// Has a kernel in each task, without which a recorded task would be nothing.
+/// Launches an empty kernel in each task, because a recorded task would otherwise be nothing.
 class EmptyKernels final : public Binding {
  public:
   void issue(const Task&, Stream& stream, Pace) override { launch_nothing(stream); }
@@ -39,7 +39,7 @@ int add(Structure& structure, int lane, std::vector<int> after) {
   return structure.tasks.back().id;
 }
 
-/// Makes chunks that go through inter, intra, compute, intra, inter as D, G, E, S, C do, the next overlapping the last.
+/// Makes chunks that go through inter, intra, compute, intra, inter as D, G, E, S, C do; each overlaps the one before.
 Structure chunk_pipeline(int chunks) {
   enum { inter, intra, compute };
   Structure structure;
@@ -133,7 +133,7 @@ double measure_crossing_s(const Measured& what) {
   return upper_median(std::move(samples));
 }
 
-/// Seconds a task of empty kernels.
+/// Seconds per task of empty kernels.
 struct KernelTask {
   double issued_s = 0, replayed_s = 0;
 };

@@ -142,16 +142,16 @@ class ShardedAttention final : public Attention {
   Math& math_;
   LayerMemory memory_;
   int64_t model_dim_;
-  bool shares_;  // CP ranks share each sample
+  bool shares_;  // whether CP ranks share each sample
   int64_t head_dim_;
-  ShardRange columns_, kv_columns_;  // of this rank's heads; of its key-value heads
+  ShardRange columns_, kv_columns_;  // those of this rank's heads; of its key-value heads
   std::unique_ptr<AttentionHeads> heads_;
   HeldKeysValues held_;
   RotaryPositions positions_;
   Weight wq_, wk_, wv_, wo_;
-  std::array<Weight, 4> b_;              // behind those; W_o's of out_columns_
-  ShardRange out_columns_;               // of M
-  std::optional<RowBias> biases_;        // none: there are no biases
+  std::array<Weight, 4> b_;              // biases of the four projections; W_o's has out_columns_
+  ShardRange out_columns_;               // columns of M whose bias this rank has
+  std::optional<RowBias> biases_;        // none if the layer has no biases
   TensorView q_, mixed_, dq_, d_mixed_;  // (B L, local heads d)
 };
 

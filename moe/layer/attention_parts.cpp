@@ -9,7 +9,7 @@
 
 namespace moe {
 
-// Cosines and sines of place theta^(-2 j / width), of all j below width / 2, for the rank's places.
+// Sets cosines and sines of place theta^(-2 j / width), for all j below width / 2 and all places of the rank.
 RotaryPositions::RotaryPositions(const PartSetup& setup, int64_t width) : math_(setup.math) {
   const RankShape& rank = setup.rank;
   const LayerShape& layer = rank.shape.layer;
@@ -78,7 +78,7 @@ HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
     }
   };
   make_phase(Phase::forward, Lifetime::kept, Lifetime::dense_forward);
-  const bool whole = setup.rank.shape.layer.parts == 1;  // else parts behind add to the gradients before
+  const bool whole = setup.rank.shape.layer.parts == 1;  // otherwise later parts add to the gradients of earlier ones
   make_phase(Phase::backward, whole ? Lifetime::dense_backward : Lifetime::kept, Lifetime::dense_backward);
 }
 

@@ -23,8 +23,8 @@ void require_same_plan(Communicator& everyone, const Plan& plan) {
                          all[0], r, all[r]);
 }
 
-// What does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
-// enqueued on it.
+// The function of a kind of task. A row has one of two functions: a computation runs on its task's stream, an exchange
+// is enqueued on it.
 struct LayerBinding::Row {
   TaskKind kind;
   void (*compute)(LayerBinding&, const Task&) = nullptr;
@@ -132,7 +132,7 @@ void LayerBinding::settle(const Task& task, Stream& stream) {
 }
 
 void LayerBinding::sum_gradient(const Task& task, CommCall call) {
-  // Slices may end inside an element; cut alike on both sides, they still cover each element once.
+  // Slices may end inside an element; both sides are cut alike, so they still cover each element once.
   const GradientSlice& slice = plan_.plan.slices[task.slice];
   const DType dtype = layer_.shape.dtype();
   const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
@@ -141,8 +141,8 @@ void LayerBinding::sum_gradient(const Task& task, CommCall call) {
   layer_.comms.of(task.group).allreduce(all.at(begin), end - begin, dtype, call);
 }
 
-// What does a kind of task. A row has one of the two: a computation runs on its task's stream, an exchange is
-// enqueued on it.
+// The function of a kind of task. A row has one of two functions: a computation runs on its task's stream, an exchange
+// is enqueued on it.
 struct DenseBinding::Row {
   TaskKind kind;
   void (*compute)(DenseBinding&, const Task&) = nullptr;

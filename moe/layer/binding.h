@@ -1,14 +1,14 @@
 #pragma once
-// Gives a plan's tasks their meaning on one rank of a layer: a table says which part does which kind of task
-// (binding/). Everything that depends on the plan (layouts of both phases, names, gradient slices) is made in the
-// constructor; issue() only enqueues.
+// Implements a plan's tasks on one rank of a layer: a table maps each kind of task to the part that does it (binding/).
+// Everything that depends on the plan (layouts of both phases, names, gradient slices) is made in the constructor;
+// issue() only enqueues.
 //
-// Steady state (a layer stands for one of many alike): the gradient tasks of a pass sum, over DP, the dense gradients
-// that the pass before made, in place. So after two passes over the same input the layer's gradients are whole but for
-// MoeLayer::finish_gradients. Before the first pass they are zeros.
+// Steady state (a layer represents many equal ones): the gradient tasks of a pass sum, over DP, the dense gradients
+// that the pass before made, in place. So after two passes over the same input the layer's gradients are complete,
+// except for MoeLayer::finish_gradients. Before the first pass they are zeros.
 //
-// What no plan carries: after a forward's gate, on its lane, all ranks add up the auxiliary losses' statistics and,
-// where no token is dropped, tell each other their rows. No task's time and no price holds that meeting.
+// Work that no plan has: after a forward's gate, on its lane, all ranks sum the auxiliary losses' statistics and, in a
+// dropless layer, exchange the numbers of their rows. No task's time and no price includes this.
 #include <string>
 #include <vector>
 
@@ -19,15 +19,15 @@
 
 namespace moe {
 
-/// Throws Unsupported naming what of a plan the layer can't run: several layers, chunks that mix (cuts_of).
+/// Throws Unsupported naming the feature of a plan that the layer can't run: several layers, chunks that mix (cuts_of).
 void require_runnable(const Plan& plan);
-/// Throws RankFailure naming both plans unless all ranks have the same: else they would hang or mix up their data.
+/// Throws RankFailure naming both plans unless all ranks have the same one; else they would hang or mix their data.
 void require_same_plan(Communicator& everyone, const Plan& plan);
 
 class LayerBinding : public Binding {
  public:
-  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming
-  /// what differs unless the plan is of the layer's case and flow, whole (forward and backward), and of one layer.
+  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming the
+  /// difference unless the plan has the layer's case and flow, is whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
   LayerBinding(const LayerBinding&) = delete;  // its parts refer to its plan
   LayerBinding& operator=(const LayerBinding&) = delete;
@@ -35,13 +35,13 @@ class LayerBinding : public Binding {
   void issue(const Task& task, Stream& stream, Pace pace) override;
   void settle(const Task& task, Stream& stream) override;
   bool can_issue_ahead() const override { return layer_.shape.shape.layer.capacity_factor.has_value(); }
-  /// Counts two, since the two buffers of dense gradients change places with each pass.
+  /// Returns two, since the two buffers of dense gradients change places with each pass.
   int turns() const override { return 2; }
   int turn() const override { return layer_.gradients.swapped ? 1 : 0; }
   void before_replay() override;
 
  private:
-  struct Row;  // says what does a kind of task
+  struct Row;  // maps a kind of task to its function
   static const Row& row_of(const Task& task);
   /// Begins a pass; every lane must be idle.
   void begin_pass();
@@ -56,16 +56,16 @@ class LayerBinding : public Binding {
   layer::ExpertPart experts_;
   layer::SharedPart shared_;
   layer::RunTimeSizes sizes_;
-  bool sums_experts_ = false;       // the plan sums the experts' gradients
-  std::vector<std::string> names_;  // of the tasks: communicators keep views of them
+  bool sums_experts_ = false;       // whether the plan sums the experts' gradients
+  std::vector<std::string> names_;  // of the tasks; communicators keep views of them
 };
 
-/// Gives the tasks of a dense layer's passes (moe/shape/dense_layers.h) their meaning on one rank, as LayerBinding does
-/// those of a layer with experts.
+/// Implements the tasks of a dense layer's passes (moe/shape/dense_layers.h) on one rank, as LayerBinding does for a
+/// layer with experts.
 class DenseBinding : public Binding {
  public:
-  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming
-  /// what differs unless the plan is of the layer's case and flow.
+  /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming the
+  /// difference unless the plan has the layer's case and flow.
   DenseBinding(MoeLayer& layer, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -73,13 +73,13 @@ class DenseBinding : public Binding {
   bool can_issue_ahead() const override { return true; }
 
  private:
-  struct Row;  // says what does a kind of task
+  struct Row;  // maps a kind of task to its function
 
   LayerState& layer_;
   Plan plan_;
   layer::AttentionPart attention_;
   layer::FfnPart ffn_;
-  std::vector<std::string> names_;  // of the tasks: communicators keep views of them
+  std::vector<std::string> names_;  // of the tasks; communicators keep views of them
 };
 
 }  // namespace moe

@@ -15,7 +15,7 @@ void sum_gradient(const Parameter& p, Communicator& comm, bool sums, Math& math,
 
 namespace {
 
-// A stretch of a weight, and where it lies among what is sent.
+// A run of elements of a weight, and its place in the sent data.
 struct Piece {
   TensorView weight, sent;
 };

@@ -32,7 +32,7 @@ struct AlikeWeight {
   Weight value, gradient;
 };
 
-// What tokens are compressed to, and its norm.
+// The latent that tokens are compressed to, and its norm.
 class Latent {
  public:
   Latent(const PartSetup& setup, std::string_view weight, std::string_view gain, int64_t rank)
@@ -50,7 +50,7 @@ class Latent {
   }
 
   TensorView normed() const { return normed_; }
-  // Shows the gradient of the normed latent, for whoever computes it; after to_input() it is the latent's.
+  // Returns the gradient of the normed latent, for the code that computes it; after to_input(), the latent's gradient.
   TensorView gradient() const { return gradient_; }
 
   void forward(TensorView input) {
@@ -79,7 +79,7 @@ class Latent {
   Math& math_;
   AlikeWeight weight_, gain_;
   TensorView latent_, normed_, gradient_;  // (B L, rank)
-  TensorView d_gain_;                      // of this pass
+  TensorView d_gain_;                      // made by this pass
 };
 
 class ShardedLatentAttention final : public Attention {
@@ -184,7 +184,7 @@ class ShardedLatentAttention final : public Attention {
   }
 
  private:
-  enum : size_t { kOfQ, kOfK, kOfV, kOut };  // places of the sharded weights
+  enum : size_t { kOfQ, kOfK, kOfV, kOut };  // indices of the sharded weights
   struct ShardedWeight {
     std::string_view name;
     ShardRange rows, columns;
@@ -197,7 +197,7 @@ class ShardedLatentAttention final : public Attention {
                 setup.seed, math_.memory());
   }
 
-  // Copies the rotary key into every head's keys, as a product with it: every device has those.
+  // The rotary key is copied into every head's keys by a product with the identity, because every device has products.
   void make_identity(DType dtype) {
     identity_ = Tensor({rope_, rope_}, dtype, math_.memory());
     const HostCopy host(identity_, math_.memory());
@@ -209,7 +209,7 @@ class ShardedLatentAttention final : public Attention {
     host.send();
   }
 
-  // Adds the part of keys and values to d_input. A head's gradients come one after the other, which add up.
+  // Adds the part of keys and values to d_input. The gradients of a latent come head by head, and are added up.
   void add_keys_values(TensorView d_input) {
     const Gathered& d = held_.own[1];
     const int64_t width = nope_ + rope_;
@@ -241,16 +241,16 @@ class ShardedLatentAttention final : public Attention {
   Math& math_;
   LayerMemory memory_;
   int64_t model_dim_;
-  bool shares_;                   // CP ranks share each sample
+  bool shares_;                   // whether CP ranks share each sample
   int64_t nope_, rope_, values_;  // widths of a head
-  int64_t count_;                 // of this rank's heads
+  int64_t count_;                 // number of this rank's heads
   std::optional<Latent> queries_latent_;
   Latent keys_latent_;
   AlikeWeight wkr_;
   std::unique_ptr<AttentionHeads> heads_;
   HeldKeysValues held_;
   RotaryPositions positions_;
-  std::vector<ShardedWeight> weights_;    // of q, k, v, and W_o
+  std::vector<ShardedWeight> weights_;    // weights of q, k, v, and W_o
   Tensor identity_;                       // (rope, rope)
   TensorView q_, mixed_, dq_, d_mixed_;   // (B L, local heads width)
   TensorView rotary_key_, d_rotary_key_;  // (B L, rope)

@@ -1,6 +1,6 @@
 #pragma once
-// A layer runs on a LayerDevice: it has the math, the memory, and the parts of which a device has its own. Each rank
-// has one, calls it from the thread that issues its tasks, and keeps it as long as the layer.
+// A layer runs on a LayerDevice, which has the math, the memory, and the device's own versions of parts. Each rank has
+// one, calls it from the thread that issues its tasks, and keeps it as long as the layer.
 #include <memory>
 
 #include "moe/layer/gates/gate.h"
@@ -13,25 +13,25 @@ class LayerDevice {
  public:
   virtual ~LayerDevice() = default;
   virtual Math& math() = 0;
-  /// Finds anew where the rows of a layout on the device lie, whenever its counts have changed. CUDA: sends its table,
+  /// Finds the places of a layout's rows on the device again after its counts have changed. CUDA: sends its table,
   /// which blocks, and queues a kernel. CPU: does nothing.
   virtual void place(RowLayout& layout) = 0;
-  /// These do what unpack_rows and pack_rows of row_layout.h do. CUDA: of layouts that were put on the device for the
-  /// experts.
+  /// Do the same as unpack_rows and pack_rows of row_layout.h. CUDA: only for layouts that were put on the device for
+  /// the experts.
   virtual void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,
                       std::span<const Rows> to) = 0;
   virtual void pack(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from,
                     TensorView data) = 0;
-  /// Throws BadInput or Unsupported naming the first of what the layer needs, beside its gate and order, that is not
-  /// here.
+  /// Throws BadInput or Unsupported naming the first thing that the layer needs, except its gate and order, and that
+  /// this device lacks.
   virtual void require_runs(const LayerShape& layer) const = 0;
-  /// Both make the part that the layer's shape names. They throw BadInput listing the known names, and Unsupported
-  /// naming those that this device has.
+  /// Make the part that the layer's shape names. They throw BadInput listing the known names, and Unsupported naming
+  /// the parts that this device has.
   virtual std::unique_ptr<Gate> make_gate(const PartSetup& setup) = 0;
   virtual std::unique_ptr<Order> make_order(const RankShape& rank) = 0;
 };
 
-/// Computes by cpu_math() and has no state.
+/// Returns the CPU's device, which computes by cpu_math() and has no state.
 LayerDevice& cpu_layer_device();
 
 /// Throws Unsupported naming a field that the layer has set and that only planning reads (LayerField::planned_only).
@@ -40,19 +40,19 @@ void require_fields_of_runs(const LayerShape& layer);
 /// Returns whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);
 
-/// Returns whether attention on such a device keeps its scores where a layer asks for it: LibTorch's keeps none,
-/// whatever is asked (attention_heads.h).
+/// Returns whether attention on such a device can keep its scores: only our own kernels on a GPU can, LibTorch's
+/// cannot (attention_heads.h).
 bool keeps_scores(DeviceKind kind, AttentionBy by);
 
 struct GpuChoices {
-  /// Experts of a layer with a capacity go by whatever algorithm is fastest (Batch::fastest): a first pass blocks, and
-  /// two processes may differ in the last bits. True: by the same in every process.
+  /// False: experts of a layer with a capacity use the fastest algorithm (Batch::fastest), so a first pass blocks and
+  /// two processes may differ in the last bits. True: all processes use the same algorithm.
   bool same_bits = false;
   AttentionBy attention = AttentionBy::own;
 };
 
-/// Makes the device of the GPU that is the calling thread's. It has every part that the CPU has. Throws NoHardware if
-/// this build has no CUDA, and where LibTorch is to compute attention and has no CUDA half.
+/// Makes the device of the calling thread's GPU. It has every part that the CPU has. Throws NoHardware if this build
+/// has no CUDA, or if LibTorch should compute attention and has no CUDA half.
 std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices = {});
 
 }  // namespace moe

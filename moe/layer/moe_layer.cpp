@@ -24,7 +24,7 @@ std::vector<Parameter> MoeLayer::parameters() {
   };
   add(parts.attention_norm, 1);
   add(parts.gate_norm, shape().is_dense() ? 1 : shape().stage_copies());
-  add(parts.output_norm, shape().stage_copies() * shape().gate_copies());  // each of these has all of its gradient
+  add(parts.output_norm, shape().stage_copies() * shape().gate_copies());  // each rank has all of this gradient
   if (parts.gate)
     for (Parameter& p : parts.gate->parameters())
       all.push_back(std::move(p)), all.back().copies = shape().stage_copies();
@@ -61,7 +61,7 @@ LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel)
   LayerComms comms;
   for (int k = 0; k < kGroupKinds; ++k) {
     const auto kind = static_cast<GroupKind>(k);
-    if (kind == GroupKind::world) continue;  // of all stages
+    if (kind == GroupKind::world) continue;  // the group of all stages has no communicator here
     const int colour = kind == GroupKind::none ? 0 : members(parallel, kind, world.rank()).front();
     comms.by_kind_[k] = world.split(colour, world.rank());
   }
@@ -86,7 +86,7 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
 }
 
-// Makes the shared expert: it is one expert, and its shards are the MP ranks'. A dense layer's feed-forward is one too.
+// Makes the shared expert: one expert, sharded over the MP ranks. A dense layer's feed-forward is one too.
 std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
   if (setup.rank.shared.count == 0) return nullptr;
   RankShape rank = setup.rank;
@@ -180,8 +180,8 @@ namespace {
 
 double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
-// Names the first numbers of load_on, of one rank or summed over ranks. After them come, by expert, the pairs that want
-// it.
+// Indices of the first numbers of load_on, for one rank or summed over ranks. After them come, by expert, the pairs
+// that want it.
 enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
 
 }  // namespace
@@ -192,7 +192,7 @@ std::vector<double> load_on(const MoeLayer& rank) {
   std::vector<double> load(kCounts + static_cast<size_t>(r.experts));
   for (int64_t p = group * own_pairs; p < (group + 1) * own_pairs; ++p) {
     const int32_t expert = r.expert[p];
-    if (expert < 0) continue;  // Expert Choice: not taken
+    if (expert < 0) continue;  // Expert Choice: no expert took the token
     ++load[kCounts + expert], ++load[pairs];
     load[dropped] += r.row[p] == Routing::kDropped;
   }

@@ -55,9 +55,9 @@ class Normalizer final : public RowNorm {
   int64_t width_;
   bool centred_;
   Weight gain_, d_gain_;
-  Tensor part_;  // of the gain's gradient, where it is added to
+  Tensor part_;  // the gain's gradient of this pass, if it is added to another
   Weight bias_, d_bias_;
-  std::optional<RowBias> biases_;  // none: the norm has no bias
+  std::optional<RowBias> biases_;  // none if the norm has no bias
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 // LayerNorm (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019) of rows, each with a gain; LayerNorm has a bias too
-// where its layer has biases.
+// if its layer has biases.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -18,30 +18,30 @@ class RowNorm {
   /// Computes out = gain (x - mean) / sqrt(variance + epsilon) + bias, or gain x / sqrt(mean of squares + epsilon); x,
   /// out (rows, M).
   virtual void forward(TensorView x, TensorView out) = 0;
-  /// Turns d from d_out to d_x, in place, and makes the weights' gradients. x is the forward's.
+  /// Turns d from d_out into d_x, in place, and makes the weights' gradients. x is the forward's.
   virtual void backward(TensorView x, TensorView d, Into into = Into::overwrite) = 0;
-  /// Shows the gain and the bias; `copies` is Parameter's.
+  /// Returns the gain and the bias; `copies` is Parameter::copies.
   virtual std::vector<Parameter> parameters(int copies) = 0;
 };
 
-/// Names the gradient of a weight of that name in the layer's TensorStore.
+/// Returns the name of a weight's gradient in the layer's TensorStore.
 std::string gradient_name(std::string_view weight);
 
-/// Fills a norm's gain: about 1, each number another.
+/// Fills a norm's gain with different numbers of about 1.
 void fill_gain(const Parameter& gain, const LayerSeed& seed, MemorySpace& memory);
 
 /// Makes the layer's norm; null for Norm::none.
 std::unique_ptr<RowNorm> make_norm(const PartSetup& setup, std::string_view gain_name);
 
-/// A bias that is added to every row of a matrix, and its gradient, the sum of rows: products with a column of ones,
-/// which every device has.
+/// A bias that is added to every row of a matrix, and its gradient, the sum of rows: both by products with a column of
+/// ones, because every device has products.
 class RowBias {
  public:
   RowBias(Math& math, DType dtype) : math_(math), dtype_(dtype) {}
-  /// Adds `bias`, which has as many elements as `to` has columns, to every row of `to`. Of a batch of matrices the
-  /// steps `b` and `out` are those of the bias and of `to`.
+  /// Adds `bias`, which has as many elements as `to` has columns, to every row of `to`. In a batch, `b` and `out` are
+  /// the steps of the bias and of `to`.
   void add(TensorView bias, const Matrix& to, const Batch& batch = {});
-  /// Sets d_bias to the sum of the rows of d, or adds that; of a batch `b` and `out` are the steps of d and of d_bias.
+  /// Sets d_bias to the sum of d's rows, or adds it; in a batch, `b` and `out` are the steps of d and of d_bias.
   void gradient(const Matrix& d, TensorView d_bias, Into into, const Batch& batch = {});
 
  private:

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kBytesOfANormal = 64;  // that a core moves in the time in which it draws one
+constexpr int64_t kBytesOfANormal = 64;  // bytes that a core moves in the time of drawing one normal number
 
 // Fills each row by its token's number, number_of(row).
 template <class NumberOf>
@@ -88,7 +88,7 @@ void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerCase& shape,
                      MemorySpace& memory) {
   require_equal(rows.size(0), tokens.count, "tokens to fill");
   const HostCopy host(rows, memory);
-  const int64_t before = (static_cast<int64_t>(seed.micro_batch) - shape.part) * tokens.total;  // whole samples
+  const int64_t before = (static_cast<int64_t>(seed.micro_batch) - shape.part) * tokens.total;  // in whole samples
   if (seed.noisy)
     fill_rows(host.view(), seed.seed, stream_of("gate noise", seed.layer | seed.step << 32),
               [&](int64_t row) { return before + in_samples(shape, tokens.first + row); });

@@ -1,6 +1,6 @@
 #pragma once
-// What every part of a layer is made from. Weights and their gradients belong to the layer, not to the parts that use
-// them: a layer's micro-batches have parts of their own over the same weights.
+// The setup that every part of a layer is made from. Weights and their gradients belong to the layer, not to the parts
+// that use them: a layer's micro-batches have parts of their own over the same weights.
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +16,7 @@ namespace moe {
 
 class Attention;
 
-/// Shows one tensor of a store, and keeps the store alive.
+/// A view of one tensor of a store, which keeps the store alive.
 class Weight {
  public:
   Weight() = default;
@@ -37,10 +37,10 @@ struct PartSetup {
   const RankShape& rank;
   LayerSeed seed = {};
   Math& math = cpu_math();
-  std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();  // and their gradients
-  std::string_view prefix = {};                                            // of the names of an expert's weights
-  LayerMemory memory = {};                                                 // for what a pass makes
-  std::span<Attention* const> parts_before = {};  // attention of the parts of the samples before this one
+  std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();  // weights and their gradients
+  std::string_view prefix = {};                                            // prefix of the names of an expert's weights
+  LayerMemory memory = {};                                                 // memory of what a pass makes
+  std::span<Attention* const> parts_before = {};  // attention of the earlier parts of the samples
 
   /// Returns a weight or its gradient (TensorStore::tensor).
   Weight weight(std::string_view name, std::initializer_list<int64_t> shape, DType dtype) const {

@@ -11,9 +11,9 @@
 namespace moe {
 namespace {
 
-constexpr double kNone = -1;  // in a decision: no expert
+constexpr double kNone = -1;  // no expert, in a decision
 
-// A rank that has one expert alone.
+// Returns a rank that has one expert only.
 RankShape with_expert(const LayerCase& shape, int64_t expert) {
   RankShape rank = rank_shape(shape, 0);
   rank.experts = {expert, 1, shape.layer.experts};
@@ -153,8 +153,8 @@ void ServedLayers::check(int number, bool may_place) {
   std::ranges::copy(encode(place_experts(found, ranks(), setup_.most_experts)), own.decisions[kBehindGate].begin());
 }
 
-// A decision has, for each device, as many pairs of expert and share as a device holds at most. One without any expert
-// says that the decision before stands.
+// A decision has, for each device, as many pairs of expert and share as a device holds at most. A decision without any
+// expert means that the one before holds.
 std::vector<double> ServedLayers::encode(const ExpertPlacement& placement) const {
   std::vector<double> decision(placement.devices.size() * most_hosted_ * 2, kNone);
   for (size_t d = 0; d < placement.devices.size(); ++d)
@@ -225,7 +225,7 @@ void ServedLayers::set_sizes(int number) {
     ++counts_.estimated;
     counts_.right_lists += most_popular(own.estimate, setup_.list_length) == most_popular(found, setup_.list_length);
   }
-  // An expert's tokens go to its replicas in turn, rank after rank and each rank's in their order.
+  // An expert's tokens go to its replicas in turn, rank after rank, and within a rank in the order of its tokens.
   const auto tokens = split_tokens(own.placement, totals);
   std::vector<std::vector<int>> replicas(experts);
   own.first_replica.assign(1, 0);
@@ -316,7 +316,7 @@ void ServedLayers::order(int number) {
   layer.parts.order->order(*own.routing, layer.buffers.normed, {home_rows_, *own.home});
 }
 
-// Rows came rank after rank, each rank's replica after replica.
+// Rows arrived rank after rank; those of each rank are ordered by replica.
 void ServedLayers::experts(int number) {
   const Pass& own = pass(number);
   const RankShape& shape = layer(number).shape;
@@ -411,7 +411,7 @@ void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
   }
 }
 
-// What goes with an AlltoAll goes before it, so that the task ends with its pace.
+// Work that belongs to an AlltoAll comes before it, so that the task ends with its pace.
 void ServingBinding::communicate(const Task& task, const CommCall& call) {
   using enum TaskKind;
   Communicator& ep = layers_.comms_.of(GroupKind::ep);

@@ -1,11 +1,11 @@
 #pragma once
-// One rank's layers as they serve batches: forward alone, one expert a token, experts placed anew for each layer of a
-// batch (moe/serve/serving.h has the plan). A device keeps the experts of the uniform placement; others' weights are
-// copied from host memory into slots. Rank 0 estimates, compares and places.
+// One rank's layers while they serve batches: forward only, one expert per token, experts placed anew for each layer of
+// a batch (moe/serve/serving.h has the plan). A device keeps the experts of the uniform placement; the weights of
+// others are copied from host memory into slots. Rank 0 estimates, compares and places.
 //
-// Invariant: a row's output has the same bits whatever rows its expert has beside it, on whatever device, if widths are
-// multiples of 8. GEMMs depend on their shape and their matrices' alignment in the last bits, so experts compute
-// kRowBlock rows at a time, empty ones included, and each has its weights in memory of its own.
+// Invariant: a row's output has the same bits whatever other rows its expert has, and on whatever device, if widths are
+// multiples of 8. The last bits of GEMMs depend on their shape and their matrices' alignment, so experts compute
+// kRowBlock rows at a time, empty ones included, and each has its weights in separate memory.
 #include <array>
 #include <memory>
 #include <span>
@@ -21,7 +21,7 @@ namespace moe {
 /// All experts of all layers in host memory. Ranks of one process share them.
 class HostExperts {
  public:
-  /// An expert and where its weights lie.
+  /// An expert and views of its weights.
   struct Held {
     std::unique_ptr<Expert> expert;
     std::vector<TensorView> weights;
@@ -38,16 +38,16 @@ class HostExperts {
 };
 
 struct ServedSetup {
-  const LayerCase& shape;  // of a rank, as serving_plan takes it
+  const LayerCase& shape;  // the case of a rank, as serving_plan takes it
   int layers = 1;
   LayerSeed seed = {};
-  const HostExperts& host;             // outlives the layers, as what follows
+  const HostExperts& host;             // outlives the layers, as do the fields below
   const PathProfile* paths = nullptr;  // null: nothing is estimated
-  int most_experts = 4;                // on a device
-  int list_length = 2;                 // of the lists of popular experts that are compared
+  int most_experts = 4;                // experts on a device, at most
+  int list_length = 2;                 // length of the lists of popular experts that are compared
 };
 
-/// How estimates turned out; rank 0 counts.
+/// The results of estimates; rank 0 counts them.
 struct ServedCounts {
   int64_t estimated = 0, right_lists = 0, placed_again = 0;
 };
@@ -57,39 +57,39 @@ class ServedLayers {
   static constexpr int64_t kRowBlock = 32;
 
   /// Makes one rank's layers, blocking: all ranks of `world` make theirs. Throws as MoeLayer does; Unsupported for a
-  /// layer that serving_plan refuses, or a hook or a dispatcher that is not the plain one.
+  /// layer that serving_plan refuses, for a hook, and for a dispatcher other than the plain one.
   ServedLayers(const ServedSetup& setup, Communicator& world);
 
-  /// Begins a batch. `wanted`: by layer, the experts of this rank's tokens; empty: as the gates choose.
+  /// Begins a batch. `wanted`: the experts of this rank's tokens, by layer; empty: the gates choose.
   void begin_batch(std::span<const std::vector<int32_t>> wanted = {});
   TensorView input() const { return layers_.front()->input(); }
   TensorView output() const { return layers_.back()->output(); }
-  /// Shows the last batch's placement of a layer.
+  /// Returns the last batch's placement of a layer.
   const ExpertPlacement& placement(int layer) const { return passes_[layer].placement; }
-  /// Shows the experts that this rank's tokens chose in the last batch.
+  /// Returns the experts that this rank's tokens chose in the last batch.
   const RoutingTrace& chosen() const { return chosen_; }
   const ServedCounts& counts() const { return counts_; }
-  /// Counts the experts for which this device had memory in the last batch, those of all layers that stay on it too.
+  /// Returns the number of experts for which this device had memory in the last batch, including all that stay on it.
   int64_t held_experts() const;
 
  private:
   friend class ServingBinding;
 
-  // What a batch knows of one layer. Numbers that ranks send each other stay where they are: a communicator is told of
-  // them when a task is issued.
+  // The data of one layer of a batch. Numbers that ranks send each other stay at their address, because a communicator
+  // gets it when a task is issued.
   struct Pass {
     std::vector<int64_t> own_counts, counts;       // [expert] of this rank's tokens; [rank][expert]
     std::vector<double> own_estimate, estimates;   // likewise, before the gate
-    std::vector<double> estimate;                  // rank 0: their sum
-    std::array<std::vector<double>, 2> decisions;  // encoded: before the gate, behind it
+    std::vector<double> estimate;                  // on rank 0: the sum of all ranks' estimates
+    std::array<std::vector<double>, 2> decisions;  // encoded: before the gate, after it
     bool is_estimated = false;
     ExpertPlacement placement;
     // Sizes follow from the counts and the placement. A replica is an expert on a device that holds it.
-    std::vector<int> first_replica;  // of each device, and the end
+    std::vector<int> first_replica;  // first replica of each device, and the end
     std::vector<int64_t> rows;       // [rank][replica]
     std::vector<int64_t> send_bytes, receive_bytes;
     std::unique_ptr<RowLayout> home;   // this rank's rows: device by device, replica by replica
-    std::unique_ptr<Routing> routing;  // of its tokens over replicas
+    std::unique_ptr<Routing> routing;  // routing of this rank's tokens over replicas
   };
   struct Slot {
     HostExperts::Held held;
@@ -104,33 +104,33 @@ class ServedLayers {
   void gate(int layer);
   void estimate(int layer);
   void place_by_estimate(int layer);
-  /// Compares the estimate with the gates' choices, and places anew if popular experts differ; `may_place`: the plan
-  /// has the tasks for that, else it is WrongResult.
+  /// Compares the estimate with the gates' choices, and places anew if popular experts differ. `may_place`: whether the
+  /// plan has the tasks for that; if not, a difference throws WrongResult.
   void check(int layer, bool may_place);
   void swap(int layer, bool behind_gate);
   void order(int layer);
   void experts(int layer);
   void i_order(int layer);
 
-  /// Sets what follows from the counts of a layer, which all ranks know, and its placement.
+  /// Sets the sizes that follow from a layer's placement and its counts, which all ranks have.
   void set_sizes(int layer);
-  /// Sets the rows of this rank's tokens and the buffers. `replicas`: of each expert.
+  /// Sets the rows of this rank's tokens and the buffers. `replicas`: by expert.
   void set_rows(int layer, const std::vector<std::vector<int>>& replicas);
   std::vector<double> encode(const ExpertPlacement& placement) const;
   ExpertPlacement decode(const std::vector<double>& decision) const;
-  /// Returns a layer's placement as decided so far.
+  /// Returns a layer's placement by the decisions so far.
   ExpertPlacement decided(int layer, bool behind_gate) const;
   Expert& find(int layer, int expert);
   TensorView buffer(std::string_view name, int64_t elements);
 
   ServedSetup setup_;
   ExpertPlacement home_;
-  size_t most_hosted_;  // of a device, in a decision
+  size_t most_hosted_;  // hosted experts of a device in a decision, at most
   LayerComms comms_;
   std::vector<std::unique_ptr<MoeLayer>> layers_;
   std::vector<Pass> passes_;
   std::vector<std::vector<HostExperts::Held>> at_home_;  // [layer][expert of this rank]
-  std::array<std::vector<Slot>, 2> slots_;  // of even layers and of odd ones: two layers' experts are needed at once
+  std::array<std::vector<Slot>, 2> slots_;  // slots of even and of odd layers: two layers' experts are needed at once
   RoutingTrace chosen_;
   ServedCounts counts_;
   TensorStore rows_;
@@ -138,11 +138,11 @@ class ServedLayers {
   TensorView home_rows_, gathered_, rows_in_, rows_out_;
 };
 
-/// Gives the tasks of a batch's plan their meaning on one rank. Where a layer is not checked, all ranks tell each other
-/// their counts behind its gate, in no task's time.
+/// Implements the tasks of a batch's plan on one rank. If a layer is not checked, all ranks exchange their counts after
+/// its gate, in no task's time.
 class ServingBinding final : public Binding {
  public:
-  /// Binds a plan of as many layers (serving_plan), whose structure is shared. `layers` outlives the binding.
+  /// Binds a plan with as many layers (serving_plan), whose structure is shared. `layers` outlives the binding.
   ServingBinding(ServedLayers& layers, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -154,7 +154,7 @@ class ServingBinding final : public Binding {
   ServedLayers& layers_;
   Plan plan_;
   std::vector<ServedLayer> served_;  // by layer
-  std::vector<std::string> names_;   // of the tasks: communicators keep views of them
+  std::vector<std::string> names_;   // of the tasks; communicators keep views of them
 };
 
 }  // namespace moe

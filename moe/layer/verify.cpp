@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-constexpr double kFp8Flips = 0x1p-5;  // what numbers do that are rounded to the FP8 number beside the reference's
+constexpr double kFp8Flips = 0x1p-5;  // relative error of numbers that round to another FP8 number than the reference's
 
 double norm_of(std::span<const double> whole) {
   double norm = 0;
@@ -32,7 +32,7 @@ double difference(const T* part, const std::array<ShardRange, 3>& axes, std::spa
   return worst;
 }
 
-// Returns what part of the terms' size an error of 32 roundings is, in tolerances.
+// Returns the ratio of an error of 32 roundings of the terms' size to the tolerance.
 double share_of_terms(DType dtype) {
   constexpr double kRoundings = 32;
   switch (dtype) {
@@ -41,19 +41,19 @@ double share_of_terms(DType dtype) {
     case DType::float32:
       return kRoundings * 0x1p-24 / tolerance_of(dtype);
     default:
-      return 1;  // the tolerance is as many
+      return 1;  // 16 roundings, which are the tolerance
   }
 }
 
 double tolerance_with(const LayerShape& layer, double exchange_error) {
-  // Of numbers as exact as float64's none falls on the other side of the middle between two FP8 ones.
+  // With the precision of float64, no number falls on the other side of the middle between two FP8 numbers.
   const bool flips = in_fp8(layer.ffn) && layer.dtype != DType::float64;
   return tolerance_of(layer.dtype) + (flips ? kFp8Flips : 0) + 32 * exchange_error;
 }
 
 class Errors {
  public:
-  // `size`: of the terms that the tensor's elements are sums of.
+  // `size`: magnitude of the terms whose sums are the tensor's elements.
   void add(const std::string& tensor, TensorView part, const std::array<ShardRange, 3>& axes,
            std::span<const double> whole, double size = 0) {
     require_equal(static_cast<int64_t>(whole.size()), axes[0].total * axes[1].total * axes[2].total,

@@ -1,5 +1,5 @@
 #pragma once
-// Compares all ranks of a layer, after they ran, with the autograd reference: proof before time.
+// Compares all ranks of a layer, after they ran, with the autograd reference: correctness before speed.
 #include <span>
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace moe {
 
 /// The largest absolute difference over all ranks' parts, divided by the scale of the tensor: the largest absolute
-/// value of the reference's. A gradient whose terms cancel has a larger scale, at which 32 roundings of the terms' size
-/// (LayerReference::sizes) reach the tolerance of its type. 1 if both are zero.
+/// value of the reference. A gradient whose terms cancel has a larger scale, at which 32 roundings of the terms' size
+/// (LayerReference::sizes) equal the tolerance of its type. 1 if both are zero.
 struct TensorError {
   std::string tensor;
   double error = 0;
@@ -19,16 +19,16 @@ struct TensorError {
 
 /// Returns 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
 double tolerance_of(DType dtype);
-/// Returns the same and, with a hook, 32 times the hook's error more: it rounds in two exchanges forward and two back,
-/// which differences of nearly equal numbers (a softmax's gradient) amplify. This is no bound, but far below what a
-/// wrong layer is off by. So is what experts in FP8 get, of less than float64: a number in the middle between two FP8
-/// ones is rounded to one here and to the other there. As far apart may be two experts' scores, of a layer behind
-/// others like it, that are a tie (LayerChoices::tie).
+/// Returns the same plus, with a hook, 32 times the hook's error: it rounds in two exchanges forward and two back, and
+/// differences of nearly equal numbers (a softmax's gradient) amplify that. This is no bound, but far below the error
+/// of a wrong layer. The same holds for the extra tolerance of FP8 experts below float64: a number in the middle
+/// between two FP8 numbers is rounded to one here and to the other there. Two experts' scores that are a tie in a layer
+/// behind others like it may be as far apart (LayerChoices::tie).
 double tolerance_of(const MoeLayer& layer);
-/// Returns the same of a layer with the hook that its shape names.
+/// Returns the tolerance of a layer with the hook that its shape names.
 double tolerance_of(const LayerShape& layer);
 
-/// Lists the experts that the ranks' gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
+/// Returns the experts that the gates chose for their own tokens in the last pass, (tokens of all ranks, choices).
 std::vector<int32_t> choices_of(std::span<MoeLayer* const> ranks);
 
 /// Returns the errors. `ranks`: layers of one, some or all ranks, each after at least two passes and
@@ -44,10 +44,10 @@ std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters, 
 void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer);
 
 /// Returns the errors; throws WrongResult naming every tensor whose error is above `tolerance` (0: tolerance_of its
-/// type, and what its hook's four exchanges may change), NaN included. Computes the reference, in float64 on one rank
-/// with all activations: slow, and large for large layers. `ranks`: of every rank, in rank order.
+/// type plus the effect of its hook's four exchanges), NaN included. Computes the reference, in float64 on one rank
+/// with all activations: slow, and large for large layers. `ranks`: layers of every rank, in rank order.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, double tolerance = 0);
-/// Verifies likewise against a reference at hand, which degrees and schedules of one case share.
+/// Verifies in the same way against a given reference, which degrees and schedules of one case share.
 std::vector<TensorError> verify_layer(std::span<MoeLayer* const> ranks, const LayerReference& reference,
                                       double tolerance = 0);
 

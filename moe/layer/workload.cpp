@@ -14,19 +14,19 @@
 namespace moe {
 namespace {
 
-// Draws what a workload leaves to chance, for one layer.
+// Random draws of a workload, for one layer.
 struct Draws {
   const LayerSeed& seed;
   uint64_t bits(std::string_view of, int64_t index) const {
     return random_bits(seed.seed, stream_of(of, seed.layer), static_cast<uint64_t>(index));
   }
-  // Draws an exponential number: the smallest of several, each divided by its weight, is one of them with chances as
-  // their weights.
+  // Draws an exponential number. If several draws are each divided by a weight, the probability that one of them is the
+  // smallest is proportional to its weight.
   double exponential(int64_t index) const {
     return -std::log1p(
         -random_uniform(seed.seed, stream_of("workload choices", seed.layer), static_cast<uint64_t>(index)));
   }
-  // Returns 0 to n - 1 in an order of its own for each `first` = n, 2 n, ...
+  // Returns 0 to n - 1 in an order that depends on `first`, one of n, 2 n, ...
   std::vector<int64_t> shuffled(int64_t n, std::string_view of, int64_t first) const {
     std::vector<int64_t> order(n);
     std::iota(order.begin(), order.end(), 0);
@@ -35,8 +35,8 @@ struct Draws {
   }
 };
 
-// Gives each of a group's tokens, in an order of their own, the k experts from its place on. The tokens of the last,
-// broken round go on where the one before stopped.
+// Gives each of a group's tokens, taken in a random order, the next k experts of a round. The tokens of the last,
+// incomplete round go on where the round before stopped.
 void balance(const Routing& r, const Draws& draws, int64_t first_token, int32_t* experts) {
   const auto tokens = draws.shuffled(r.group_tokens, "workload tokens", first_token);
   const auto names = draws.shuffled(r.experts, "workload experts", first_token / r.group_tokens * r.experts);

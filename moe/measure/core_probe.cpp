@@ -32,7 +32,7 @@ double CoreProbe::rounds_s(int rounds) {
 }
 
 double CoreProbe::seconds() {
-  rounds_s(1);  // brings the array back
+  rounds_s(1);  // brings the array back into the cache
   return rounds_s(kRounds);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// How fast the ranks' cores are against what they were. Other guests of a machine's host, heat and power slow all
-// of its cores for seconds, and little that a process can read says so.
+// The present speed of the ranks' cores relative to their best. Other guests of a machine's host, heat and power slow
+// all of its cores for seconds, and a process can read little about it.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -14,8 +14,8 @@ namespace moe::measure {
 class CoreProbe {
  public:
   CoreProbe();
-  /// Returns what the work takes of this thread's processor time, 0.1 to 0.5 ms where it is optimized. Waiting for a
-  /// core is not in it.
+  /// Returns the seconds of this thread's processor time that the work takes, 0.1 to 0.5 ms in an optimized build.
+  /// Waiting for a core is not included.
   double seconds();
 
  private:
@@ -23,45 +23,45 @@ class CoreProbe {
   std::vector<float> numbers_;
 };
 
-/// Cores on which a probe takes over so many times as long as at its best are slow.
+/// Cores are slow if a probe takes more than this multiple of its best time.
 inline constexpr double kSlowCores = 1.1;
 
-/// Keeps the best that a probe took on each rank so far.
+/// The best time of a probe on each rank so far.
 class CoreTimes {
  public:
-  /// Takes probes, [rank][round], always of as many ranks. Returns how many times its best so far the median probe took
-  /// on the rank that is slowed most: at least 1, as at first; 0 where the clock can't tell.
+  /// Takes probes, [rank][round], of equally many ranks in each call. Returns the ratio of the median probe to the best
+  /// so far, on the rank with the largest ratio: at least 1, and 1 at first; 0 if the clock is too coarse.
   double add(const std::vector<std::vector<double>>& probe_s);
 
-  /// Returns how many times as long the best so far took as the best of `later`, of the rank where it is most; at least
-  /// 1. What was measured until now was on slow cores throughout, where that is above kSlowCores.
+  /// Returns the ratio of the best so far to the best of `later`, on the rank with the largest ratio; at least 1. Above
+  /// kSlowCores, all measurements until now were on slow cores.
   double over(const CoreTimes& later) const;
 
-  /// Takes one of the eight repeats that a run of the program may make of passes on slow cores: cores that stay slow
-  /// are the machine's. Returns false where none is left.
+  /// Uses one of the eight repeats that a run of the program has for passes on slow cores: cores that stay slow are a
+  /// property of the machine. Returns false if none is left.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
  private:
-  std::vector<double> best_s_;  // by rank: of medians
+  std::vector<double> best_s_;  // by rank: the best median
   int repeats_left_ = 8;
 };
 
-/// Makes Google Benchmark run what is registered from now on in turns: repetitions of all, shuffled.
+/// Makes Google Benchmark run all benchmarks registered later in turns: the repetitions of all, shuffled.
 void interleave_repetitions();
 
-// The ranks that a bench runs on.
+// The ranks of a benchmark.
 
-/// What the ranks are: threads of this process, which share one GPU, or the processes of a run, one rank each.
+/// The kind of the ranks: threads of this process, which share one GPU, or the processes of a run, one rank each.
 struct BenchRanks {
-  World* processes = nullptr;  // all of them call what is given these ranks; none: threads
+  World* processes = nullptr;  // all processes make the same calls; null: threads
   DeviceKind device = DeviceKind::cpu;
-  int threads = 1;  // that each rank computes with on the CPU
+  int threads = 1;  // threads with which each rank computes on the CPU
   AttentionBy attention = AttentionBy::own;
-  std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // of all that is measured on these ranks
+  std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // speeds in all measurements on these ranks
 
-  /// Returns whether this process decides by the clock, and keeps what was found.
+  /// Returns whether this process decides by the clock, and keeps the results.
   bool leads() const { return processes == nullptr || moe::leads(*processes); }
-  /// Returns the least of what the processes found, each its `own`; all of them call it.
+  /// Returns the least of all processes' `own`; all of them call it.
   double least(double own) const {
     if (processes == nullptr) return own;
     for (const auto& found : gather(*processes, std::vector<std::vector<double>>{{own}}))

@@ -1,5 +1,5 @@
 #pragma once
-// Finds what is wrong with results before anything is timed.
+// Checks results before anything is timed.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace moe::measure {
 
-/// Counts values that are not what an op must give.
+/// The number of values that differ from the right result.
 struct WrongElements {
   int64_t count = 0;
-  std::string first;  // which, what was found and what was expected; empty: none
+  std::string first;  // the first wrong value: its place, what was found and expected; empty: none
 };
 
-/// What a sum of products must come out as, in float64, and the size of its terms, by which rounding is judged.
+/// The exact value of a sum of products, in float64, and the size of its terms, by which rounding is judged.
 struct ExactSum {
   double value = 0, size = 0;
   void add(double a, double b = 1) { value += a * b, size += std::abs(a * b); }
 };
 
-/// Compares numbers with the sums that they must be. One that is off by no more than rounding in `sums` (float32 or
-/// float64), in any order of `terms` terms, and in the type that it is stored in, is right.
+/// Compares numbers with their exact sums. A number is right if it is off by no more than rounding in `sums` (float32
+/// or float64), in any order of `terms` terms, and in the type that it is stored in.
 class SumCheck {
  public:
   SumCheck(std::string what, int64_t terms, DType stored, DType sums);
@@ -33,14 +33,14 @@ class SumCheck {
   double of_size_, of_value_;
 };
 
-/// Returns so many of [0, size), spread evenly, the first and the last among them; all where there are no more.
+/// Returns `count` of [0, size), spread evenly, the first and the last among them; all if `size` is no larger.
 std::vector<int64_t> spread_over(int64_t size, int64_t count);
 
-/// Returns a number of a tensor of float32 or float64 in the host's memory, as Matrix reads it.
+/// Returns an element of a float32 or float64 matrix in the host's memory, as Matrix reads it.
 double element_of(const Matrix& m, int64_t row, int64_t col);
 
-/// Checks elements of out = a b, spread over all of it, by the sums that define them; matrices in the host's memory, of
-/// float32 or float64. `stored`: the type that `out` was rounded to.
+/// Checks elements of out = a b, spread over all of it, against the sums that define them; matrices in the host's
+/// memory, of float32 or float64. `stored`: the type that `out` was rounded to.
 WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out, DType stored);
 
 }  // namespace moe::measure

@@ -73,7 +73,7 @@ void Embedding::sum(int micro_batch, CommCall call) {
   });
 }
 
-// Returns the gradient of what was summed, for the rows that the rank has.
+// Returns the gradient of the summed embeddings, for the rows of this rank.
 TensorView Embedding::through_norm(int micro_batch) {
   const TensorView d = setup_.first(micro_batch).input_gradient();
   if (!norm_) return d;

@@ -48,7 +48,7 @@ Parameter EndSetup::table(std::string_view name, const Tensor& value, int64_t ro
           1};
 }
 
-// The gradients are of the gain, and behind it of the bias, if there is one.
+// The gradients are those of the gain, followed by those of the bias if there is one.
 std::unique_ptr<RowNorm> EndSetup::norm(std::string_view gain, const Tensor& gradients) const {
   if (gradients.view().data() == nullptr) return nullptr;
   const int64_t m = rank().model_dim();

@@ -1,6 +1,6 @@
 #pragma once
-// What both ends of a model are made from on one rank. The ranks of an MP group share out the rows of the embedding and
-// of the output projection, tokens of the vocabulary; each computes its part for the tokens of the whole group.
+// The setup of both ends of a model on one rank. The ranks of an MP group divide the rows of the embedding and of the
+// output projection, tokens of the vocabulary; each computes its part for the tokens of the whole group.
 #include <memory>
 #include <string_view>
 
@@ -13,53 +13,53 @@ inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places"; 
 inline constexpr std::string_view kHeadWeight = "head";                          // (vocabulary, M)
 inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";    // (M)
 
-/// Throws BadInput for float16, in whose range gradients of a model vanish.
+/// Throws BadInput for float16, because gradients of a model underflow in its range.
 void require_trains(DType dtype);
 
 class EndSetup {
  public:
-  /// Throws as require_trains() does, and BadInput for a vocabulary too small to share out.
+  /// Throws as require_trains() does, and BadInput for a vocabulary that is too small to divide.
   EndSetup(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   LayerStack& stack() const { return stack_; }
-  /// Returns what computes where the stack's layers do.
+  /// Returns the math of the stack's layers.
   Math& math() const { return part_.math; }
   int64_t vocabulary() const { return vocabulary_; }
   bool tied() const { return tied_; }
   const RankShape& rank() const { return part_.rank; }
   const LayerShape& layer() const { return rank().shape.layer; }
-  int64_t tokens() const { return rank().mp_tokens(); }  // that an end computes, of a micro-batch
-  /// Returns whether the rank has the rows of its own tokens alone, which the MP group gathers and shares out again.
+  int64_t tokens() const { return rank().mp_tokens(); }  // tokens of a micro-batch for which an end computes
+  /// Returns whether the rank has only the rows of its own tokens, which the MP group gathers and divides again.
   bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
   Communicator& mp_comm() const { return stack_.comms().of(GroupKind::mp); }
-  /// Enqueues the AllGather of the rows that each MP rank has `apart`, to `all` of the group.
+  /// Enqueues the AllGather of the rows `apart` of each MP rank into `all` of the group.
   void gather_rows(TensorView apart, TensorView all, CommCall call) const;
-  /// Enqueues the sum over MP of each rank's `parts`: `sum` is the rows that the rank has, `parts` itself where it has
-  /// all.
+  /// Enqueues the sum over MP of each rank's `parts`. `sum`: the rows that the rank has; `parts` itself if it has all
+  /// rows.
   void add_parts(TensorView parts, TensorView sum, CommCall call) const;
   /// Returns this rank's part of a table's rows.
   ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
-  /// Makes a tensor where the stack's layers have theirs.
+  /// Makes a tensor in the memory of the stack's layers.
   Tensor tensor(std::initializer_list<int64_t> shape, DType dtype) const { return {shape, dtype, math().memory()}; }
   Tensor rows() const { return tensor({tokens(), rank().model_dim()}, rank().dtype()); }
-  /// Queues zeros on the default stream for those gradients that there are.
+  /// Queues zeros on the default stream for those of the gradients that exist.
   void clear(std::initializer_list<TensorView> gradients) const;
-  /// Returns how often the rows that the rank has are in its MP group.
+  /// Returns how many ranks of the MP group have the same rows.
   int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
 
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
   MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.layers().back(), micro_batch); }
   int micro_batches() const { return stack_.shape().micro_batches; }
   int parts() const { return stack_.shape().split().parts; }
-  /// Returns the case of the part of its samples that a micro-batch is.
+  /// Returns the case of the micro-batch's part of the samples.
   LayerCase part(int micro_batch) const { return part_case(rank().shape, micro_batch % parts()); }
 
-  /// Returns this rank's part of a table of (rows, M), whose gradients DP adds up, and fills it; `from`: the place of
-  /// its gradients among those of the end. `layer`: the end's.
+  /// Returns this rank's part of a table of (rows, M), whose gradients are summed over DP, and fills it; `from`: the
+  /// place of its gradients among those of the end. `layer`: the end's.
   Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
   void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed, math().memory()); }
-  /// Makes an end's norm, whose gradients the stage adds up; null where `gradients` has no elements: there is none.
+  /// Makes an end's norm, whose gradients are summed over the stage; null if `gradients` has no elements: no norm.
   std::unique_ptr<RowNorm> norm(std::string_view gain, const Tensor& gradients) const;
 
  private:

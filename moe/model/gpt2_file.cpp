@@ -13,8 +13,8 @@
 namespace moe {
 namespace {
 
-// One of our weights, (rows, columns), and where it lies: in columns [first, first + columns) of a tensor of
-// `width`.
+// One of our weights, (rows, columns), and its place: columns [first, first + columns) of a tensor with `width`
+// columns.
 struct Piece {
   std::string ours;
   int64_t rows, columns;
@@ -64,7 +64,7 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
   require<BadInput>(found->type == "F32" || found->type == "F64", "{}: {}: found type {}, expected F32 or F64", path,
                     piece.theirs, found->type);
   const bool vector = piece.theirs.ends_with(".bias") || piece.theirs.find("ln_") != std::string::npos,
-             longer = piece.ours == "places";  // whose later ones are not read
+             longer = piece.ours == "places";  // whose later rows are not read
   const std::vector<int64_t> expected = vector ? std::vector{piece.width} : std::vector{piece.rows, piece.width};
   std::vector<int64_t> cut = found->shape;
   if (longer && cut.size() == 2) cut.front() = std::min(cut.front(), piece.rows);
@@ -73,7 +73,7 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
   return *found;
 }
 
-// Works row by row: on a rank's columns of each of its rows.
+// Works row by row, on the rank's columns of each row.
 template <class From>
 void read_part(SafeTensorsFile& file, const StoredTensor& tensor, const Piece& piece, const Parameter& weight) {
   const auto& [one, rows, columns] = weight.axes;
@@ -116,7 +116,7 @@ void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const 
   SafeTensorsFile file = read_safetensors(path);
   std::map<std::string, Piece> pieces;
   for (Piece& piece : pieces_of(shape)) pieces.emplace(piece.ours, std::move(piece));
-  for (const auto& [name, piece] : pieces) stored(file, path, piece);  // all of them, before a weight is changed
+  for (const auto& [name, piece] : pieces) stored(file, path, piece);  // checks all of them before a weight is changed
   for (const char* prefix : {"", "transformer."})
     require<BadInput>(file.find(fmt::format("{}h.{}.ln_1.weight", prefix, shape.layers)) == nullptr,
                       "{}: found a layer {}, expected those of {} layers", path, shape.layers, shape.layers);

@@ -18,7 +18,7 @@ ModelEnds::ModelEnds(LayerStack& stack, int64_t vocabulary, bool tied, const Lay
   }
 }
 
-// Counts the targets of a step.
+// Returns the number of targets in a step.
 int64_t ModelEnds::counted() const {
   const int64_t tokens = rank().tokens.total * setup_.micro_batches(), seq = setup_.layer().seq;
   return setup_.layer().causal ? tokens : tokens / seq * masked_places(seq);
@@ -53,7 +53,7 @@ void ModelEnds::load(const SampleTokens& text) {
   }
   if (embedding_) embedding_->clear();
   if (head_) head_->clear();
-  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // behind the zeros: streams don't wait for the default one
+  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // after the zeros: streams don't wait for the default one
     if (embedding_) embedding_->load(mb, inputs(mb));
     if (head_) head_->load(mb, targets(mb));
   }
@@ -86,7 +86,7 @@ void ModelEnds::compute(TaskKind kind, Phase phase, int micro_batch) {
     forward ? head_->forward(micro_batch) : head_->backward(micro_batch);
 }
 
-// The output projection's norm has each token's gradient in parts, one an MP rank: no token is counted twice.
+// Each MP rank has a part of every token's gradient for the output projection's norm, so no token is counted twice.
 void ModelEnds::sum_norm(int layer, CommCall call) {
   const bool embeds = layer == kEmbeddingLayer;
   const TensorView all = embeds ? embedding_->norm_gradients() : head_->norm_gradients();

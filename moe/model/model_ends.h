@@ -1,10 +1,10 @@
 #pragma once
-// A model's ends on one rank: the embedding (embedding.h) and the output projection (output_head.h), where its stage
-// has them, and the text that they read.
+// A model's ends on one rank: the embedding (embedding.h) and the output projection (output_head.h), if its stage has
+// them, and the text that they read.
 //
 //   loss = sum over all targets of all micro-batches of -log p(target), over their number
 //
-// A target is the token that follows or, where attention is not causal, what was masked (moe/train/token_source.h).
+// A target is the next token or, if attention is not causal, the token that was masked (moe/train/token_source.h).
 #include <functional>
 #include <optional>
 #include <span>
@@ -15,45 +15,45 @@
 
 namespace moe {
 
-/// Fills the seq tokens of a sample of a step's global batch, and what is to be predicted at each, kNoTarget for
-/// nothing: samples of all DP groups and micro-batches.
+/// Fills the `seq` tokens of a sample of a step's global batch, and the target of each, kNoTarget for none. Samples are
+/// numbered over all DP groups and micro-batches.
 using SampleTokens = std::function<void(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets)>;
 
 class ModelEnds {
  public:
   /// Makes the ends that this rank's stage has. `stack` must outlive them. `tied`: the output projection is the
-  /// embedding; each end stage has a copy of it. Throws as EndSetup does.
+  /// embedding, of which both end stages have a copy. Throws as EndSetup does.
   ModelEnds(LayerStack& stack, int64_t vocabulary, bool tied, const LayerSeed& seed);
 
   int64_t vocabulary() const { return setup_.vocabulary(); }
   MemorySpace& memory() const { return setup_.math().memory(); }
   bool heads() const { return head_.has_value(); }
   bool tied() const { return setup_.tied(); }
-  /// Returns this stage's part of a tied embedding's gradient, which is to be summed with the other end's stage's;
-  /// nothing where one stage has both ends, or this one none, or it is not tied.
+  /// Returns this stage's part of a tied embedding's gradient, which must be summed with that of the other end's stage;
+  /// nothing if one stage has both ends, if this stage has none, or if the embedding is not tied.
   std::optional<TensorView> tied_gradient() const;
   /// Takes the tokens of a step and clears the gradients. Throws BadInput naming a token outside the vocabulary.
   void load(const SampleTokens& tokens);
-  /// Enqueues a task of an end: what it computes, or a collective over MP.
+  /// Enqueues a task of an end: a computation, or a collective over MP.
   void issue(const Task& task, CommCall call);
   /// Enqueues the sum over the stage of the gradients of one end's norm (`layer`). All its ranks call it after a pass.
   void sum_norm(int layer, CommCall call);
 
-  /// Returns what this rank's own tokens add to the loss; those of all ranks of the last stage add up to it. The
-  /// loss is the mean over the targets, of causal models over those from `place` of each sample on.
+  /// Returns the part of the loss of this rank's own tokens; the sum over all ranks of the last stage is the loss. The
+  /// loss is the mean over the targets, in causal models over those from `place` of each sample on.
   double loss(int64_t place = 0) const;
-  /// Computes the last pass's logits anew: (tokens of the MP group, the rank's part of the vocabulary).
+  /// Computes the last pass's logits again: (tokens of the MP group, the rank's part of the vocabulary).
   Tensor logits(int micro_batch) const { return head_->logits(micro_batch); }
   const ShardRange& logit_columns() const { return head_->projection().axes[1]; }
-  /// These return the tokens of a micro-batch that the rank's MP group has, and what is to be predicted at each.
+  /// Return the tokens of a micro-batch that the rank's MP group has, and their targets.
   std::span<const int32_t> inputs(int micro_batch) const { return texts_[micro_batch].inputs; }
   std::span<const int32_t> targets(int micro_batch) const { return texts_[micro_batch].targets; }
-  /// Shows the weights of the embedding (`layer` kEmbeddingLayer) or of the output projection, each with its norm.
+  /// Returns the weights of the embedding (`layer` kEmbeddingLayer) or of the output projection, each with its norm.
   std::vector<Parameter> parameters(int layer) const;
   std::vector<Parameter> parameters() const;
 
  private:
-  struct Text {  // of a micro-batch: of the MP group's tokens
+  struct Text {  // text of a micro-batch, for the MP group's tokens
     std::vector<int32_t> inputs, targets;
   };
   const RankShape& rank() const { return setup_.rank(); }

@@ -88,14 +88,14 @@ std::vector<double> OutputHead::losses(int micro_batch, Rows tokens) const {
     for (int mp = 0; mp < setup_.mp(); ++mp) {
       const double* part = of_rank(mp, token);
       sum += part[1] * std::exp(part[0] - largest);
-      target += part[2];  // of the one rank that has it
+      target += part[2];  // 0 except on the one rank that has it
     }
     losses.push_back(largest - target + std::log(sum));
   }
   return losses;
 }
 
-// The norm's backward is linear in what comes in: parts pass it before they are summed.
+// The norm's backward is linear in its gradient, so parts go through it before they are summed.
 void OutputHead::backward(int micro_batch) {
   MicroBatch& m = of(micro_batch);
   Math& math = setup_.math();

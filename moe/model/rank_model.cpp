@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// Counts the ranks of a stage that have the same part of a weight.
+// Returns how many ranks of a stage have the same part of a weight.
 int holders(const Parameter& p, const ParallelShape& parallel) {
   switch (p.summed_over) {
     case SummedOver::dp:
@@ -130,7 +130,7 @@ void RankModel::passed() {
   require<WrongResult>(std::isfinite(norm), "norm of the gradients: found {}, expected a finite number", norm);
 }
 
-// Steps between passes, with the gathers that a plan has behind its steps.
+// Steps between passes, with the gathers that a plan has after its steps.
 void RankModel::step(Stream& stream) {
   stream.launch([this](void* native) {
     math().use(native);
@@ -150,7 +150,7 @@ void RankModel::step(Stream& stream) {
 void RankModel::gather_end(int layer, Communicator& dp, CommCall call) {
   for (const Parameter& p : ends_.parameters(layer)) {
     moe::gather_weights({&p, 1}, {}, dp, math(), call);
-    call.pace = {};  // the first one keeps that of all
+    call.pace = {};  // the first gather keeps the pace of all
   }
 }
 
@@ -159,7 +159,7 @@ void RankModel::add_own_squares(void* native) {
   for (const int layer : stack_.layers()) count_experts_once(layer);
   const ParallelShape parallel = stage_case(stack_.shape().shape).parallel;
   math().memory().clear(squares_.as<double>(), sizeof(double), native);
-  const bool copy = ends_.heads() && ends_.tied_gradient();  // the other end counts it
+  const bool copy = ends_.heads() && ends_.tied_gradient();  // the stage of the other end counts it
   for (const Parameter& p : parameters())
     if (!copy || p.name != model::kEmbedding)
       math().add_squares(p.gradient, holders(p, parallel), squares_.as<double>());

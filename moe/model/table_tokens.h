@@ -1,6 +1,6 @@
 #pragma once
-// The tokens of a micro-batch by their rows of an embedding's table, in the memory of the device that looks them up.
-// Gradients of a row are then summed in the order of its tokens, without atomics.
+// The tokens of a micro-batch by their rows of an embedding's table, in the memory of the device that looks them up. So
+// gradients of a row can be summed in the order of its tokens, without atomics.
 #include <span>
 #include <vector>
 
@@ -21,7 +21,7 @@ class TableTokens {
   ShardRange own_;
   size_t tokens_;
   int64_t used_ = 0;
-  std::vector<int32_t> here_;  // row, table_row, begin and by_row of TokenRows, one behind the other
+  std::vector<int32_t> here_;  // row, table_row, begin and by_row of TokenRows, one after the other
   Array<int32_t> there_;
 };
 

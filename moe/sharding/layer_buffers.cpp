@@ -6,7 +6,7 @@
 
 namespace moe {
 
-// Makes one phase's buffers: a forward's are kept where its backward reads them, else they serve their part alone.
+// Makes one phase's buffers. A forward's buffer is kept if its backward reads it; otherwise it serves its part alone.
 class LayerBuffers::Maker {
  public:
   Maker(LayerBuffers& buffers, const RankShape& shape, Phase phase, const PhaseBuffers* before, bool last)
@@ -45,7 +45,7 @@ class LayerBuffers::Maker {
   }
 
  private:
-  enum Use : uint8_t { kUnread, kRead };  // of a forward's buffer, by the backward
+  enum Use : uint8_t { kUnread, kRead };  // whether the backward reads a forward's buffer
 
   void make_shared(bool gathers) {
     if (gathers) b_.shared_in = moe("shared in", {all(), m()}, kRead);
@@ -53,7 +53,7 @@ class LayerBuffers::Maker {
     b_.shared_sum = gathers ? moe("shared sum", {s_.tokens.count, m()}, kUnread) : b_.shared_out;
   }
 
-  // A dense layer's feed-forward is sharded over MP as attention is, and its tokens come together and apart alike.
+  // A dense layer's feed-forward is sharded over MP as attention is, and its tokens are gathered and scattered alike.
   void make_feed_forward(bool scattered) {
     b_.shared_in = scattered ? moe("shared in", {all(), m()}, kRead) : b_.hidden;
     b_.output = output("output", {held(), m()});

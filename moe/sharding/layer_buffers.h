@@ -1,6 +1,6 @@
 #pragma once
-// What flows through a layer. Where a group has one rank its collective is no task and moves nothing: what it
-// would write is the same memory as what it would read.
+// The tensors that flow through a layer. If a group has one rank, its collective is no task and moves nothing: its
+// output is the same memory as its input.
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -13,19 +13,19 @@
 
 namespace moe {
 
-// ZeRO 1 (Rajbhandari et al. 2020): of the ranks that hold a weight alike each keeps the optimizer's states of a share
-// of it, and takes the steps of that share.
+// ZeRO 1 (Rajbhandari et al. 2020): of the ranks that hold the same weight, each keeps the optimizer's states of a
+// share of it, and takes the steps of that share.
 
 struct WeightShare {
-  std::array<ShardRange, 3> axes;  // of the whole weight
-  OwnElements elements;            // of this rank's part of it, row-major
+  std::array<ShardRange, 3> axes;  // this rank's share, by axis of the whole weight
+  OwnElements elements;            // own elements of this rank's part of the weight, row-major
 };
 
-/// Returns share `rank` of `ranks` of a part of a weight: share_of() of axis 1, or of axis 2 where axis 1 has one
-/// element. It may be empty. Throws BadInput for a rank that is none of them.
+/// Returns share `rank` of `ranks` of a part of a weight: share_of() of axis 1, or of axis 2 if axis 1 has one element.
+/// It may be empty. Throws BadInput if `rank` is not one of `ranks`.
 WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
 
-/// What a layer's pass over a micro-batch makes, by how long it is needed. Passes that take turns share stores, as
+/// The memory of a layer's pass over a micro-batch, by how long it is needed. Passes that take turns share stores, as
 /// their plan's memory slots say (moe/plan/memory.h).
 class LayerMemory {
  public:
@@ -42,8 +42,8 @@ class LayerMemory {
   EnumArray<Lifetime, std::shared_ptr<TensorStore>, kLifetimes> stores_;
 };
 
-/// Views one phase's data, in the order in which a forward makes it. In the backward names stand for their gradients,
-/// made from the last to the first.
+/// Views of one phase's data, in the order in which a forward makes them. In the backward each view is the gradient of
+/// what its name says; gradients are made from the last to the first.
 struct PhaseBuffers {
   TensorView input;       // (held tokens, M): x
   TensorView mp_input;    // (B L, M)
@@ -52,28 +52,28 @@ struct PhaseBuffers {
   TensorView gate_input;  // (gated tokens, M)
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
-  // These are the shared expert's: what it reads, where MP ranks gather that (B L, M), and its part of their sum (B L,
-  // M); in the backward the output's gradient and the input's. The sum is of the rank's own tokens, or of its MP
-  // group's. In a dense layer they are its feed-forward's: shared_in what it reads, gathered, and shared_out its part
-  // of the output; in the backward shared_out is the output's gradient, gathered, and shared_in its part of the
-  // input's.
+  // The shared expert's: its input, gathered over MP (B L, M) if the MP ranks do so, and its part of their sum (B L,
+  // M); in the backward the gradients of output and input. The sum is over the rank's own tokens, or over its MP
+  // group's. In a dense layer they are its feed-forward's: shared_in is its input, gathered, and shared_out its part of
+  // the output; in the backward shared_out is the output's gradient, gathered, and shared_in its part of the input's
+  // gradient.
   TensorView shared_in, shared_out, shared_sum;
-  // These are the MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by
-  // chunk. A chunk's way back begins after its way out ended on every rank that reads it, so each is free by then.
+  // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A chunk
+  // starts back only after its way out ended on every rank that reads it, so each buffer is free by then.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
-  TensorView rows_in, rows_out;  // (rows, M): what an expert task reads and writes; a chunk, or all
-  TensorView wire_out, wire_in;  // (elements) of the wire's type, where it isn't the layer's: one exchange's both sides
+  TensorView rows_in, rows_out;  // (rows, M): input and output of an expert task; a chunk, or all
+  TensorView wire_out, wire_in;  // (elements) of the wire's type, if it isn't the layer's: both sides of one exchange
 };
 
 class LayerBuffers {
  public:
-  /// Makes the buffers. `before`: of the layer whose output is this one's input; the two share that memory in both
-  /// phases. `last`: no layer shares the output: it and its gradient belong to these buffers alone, as the first
-  /// layer's input and its gradient do.
+  /// Makes the buffers. `before`: the buffers of the layer whose output is this one's input; both share that memory in
+  /// both phases. `last`: no layer shares the output, so it and its gradient belong to these buffers alone, as the
+  /// first layer's input and its gradient do.
   LayerBuffers(const RankShape& shape, const LayerMemory& pass, MemorySpace& memory, const LayerBuffers* before,
                bool last);
-  const bool begins, ends;  // the input, or the output, belongs to these buffers alone
-  /// Makes room for what these layouts hold, and points the phase's views at it. Allocates only if it must grow.
+  const bool begins, ends;  // whether the input, or the output, belongs to these buffers alone
+  /// Makes room for the rows of these layouts, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
   PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
@@ -83,18 +83,18 @@ class LayerBuffers {
   TensorView normed_input;      // (B L, M): what attention reads, kept for the backward
   TensorView normed;            // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
                                 // feed-forward: (B L, M)
-  TensorView summed, d_summed;  // (gated tokens, M): the MoE part's residual sum where a norm is behind it; gradient
-  TensorView expert_input;      // (rows, M): where the experts compute (ExpertRows), kept for the backward
+  TensorView summed, d_summed;  // (gated tokens, M): the MoE part's residual sum if a norm follows; its gradient
+  TensorView expert_input;      // (rows, M): input of the experts' products (ExpertRows), kept for the backward
 
  private:
-  class Maker;  // of one phase's buffers
+  class Maker;  // makes one phase's buffers
   TensorView make(Lifetime lifetime, std::string_view name, std::initializer_list<int64_t> shape);
 
   MemorySpace& memory_;
   LayerMemory pass_;
-  TensorStore own_;  // what no other layer's pass uses
+  TensorStore own_;  // tensors that no other layer's pass uses
   DType dtype_, wire_;
-  EnumArray<Phase, std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // by phase: what its views show
+  EnumArray<Phase, std::vector<std::shared_ptr<const Tensor>>, 2> grown_;  // memory of the phase's views
 };
 
 }  // namespace moe

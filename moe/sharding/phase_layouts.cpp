@@ -9,7 +9,7 @@ namespace {
 
 int member_of(const ParallelShape& p, int ep, int esp) { return p.ep_inside ? esp * p.ep + ep : ep * p.esp + esp; }
 
-// Lists the cells of a layout, station by station, for every flow.
+// The cells of a layout, station by station, for every flow.
 struct Stations {
   const RankShape& rank;
   int ep = rank.shape.parallel.ep, esp = rank.shape.parallel.esp, mp = rank.shape.parallel.mp;
@@ -33,17 +33,17 @@ struct Stations {
     for (int q = 0; q < ep; ++q) add(q, 0, q);
     return layout(ep, local, degree);
   }
-  // Counts sources: a source is a rank of the EP (and ESP) group, or one of its groups of tokens.
+  // Returns the number of sources: a source is a rank of the EP (and ESP) group, or one of its groups of tokens.
   int sources() const { return rank.traits().sends_all_groups() ? ep * rank.groups() : ep * esp; }
   RowLayout gathered(int degree, bool chunks_inside = false, bool phases = false) {
     const int streams = sources();
-    if (phases) {  // what goes to one EP peer lies together
+    if (phases) {  // rows that go to one EP peer lie together
       for (int phase = 0; phase < ep; ++phase)
         for (int j = 0; j < esp; ++j)
           add(member_of(rank.shape.parallel, (rank.ep + phase) % ep, j), 0, phase * esp + j);
       return layout(streams, local, degree);
     }
-    int a_piece = 1;  // fused: a rank each
+    int a_piece = 1;  // sources of a piece; fused: a rank has a piece of its own
     if (rank.traits().through_peer()) a_piece = ep;
     if (rank.traits().sends_all_groups()) a_piece = rank.groups();
     for (int source = 0; source < streams; ++source) add(source, 0, source / a_piece);
@@ -62,7 +62,7 @@ struct Stations {
   }
 };
 
-// Which member of the EP x ESP group a source belongs to, and which of that member's groups it is.
+// The member of the EP x ESP group that a source belongs to, and its number among that member's groups of tokens.
 struct Origin {
   int member = 0, group = 0;
 };
@@ -83,7 +83,7 @@ Origin origin_of(const RankShape& rank, int source) {
   return {member, own_group(member)};
 }
 
-// Finds the only number of chunks that the phase's tasks of these kinds have; 0: there are none.
+// Returns the number of chunks that all of the phase's tasks of these kinds share; 0 if there is no such task.
 int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds) {
   int chunks = 0;
   for (const Task& task : plan.tasks()) {
@@ -104,7 +104,7 @@ Cuts cuts_of(const Plan& plan, Phase phase) {
   cuts.expert = cut_of(plan, phase, {expert, expert_dx, expert_dw});
   cuts.out = cut_of(plan, phase, {dispatch, allgather, copy});
   if (cuts.out == 0) cuts.out = cuts.expert;
-  // SAA's phases serve a peer each; on fewer ranks than planned (a proxy) they are chunks of rows, as large in all.
+  // SAA's phases serve one peer each; on fewer ranks than planned (a proxy) they are chunks of rows, of the same total.
   const int phases = cut_of(plan, phase, {exchange});
   cuts.phases = phases > 0 && phases == plan.shape.parallel.ep;
   cuts.back = cuts.phases ? 1 : std::max(phases, cut_of(plan, phase, {combine, sum, gather, home_copy}));
@@ -159,7 +159,7 @@ void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
     if (layout->streams() > 0) layout->set_counts(counts.gated);
   for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(of_sources_);
   if (!rank.traits().through_peer()) return;
-  // Through `peer` goes what this ESP rank gathers from its own EP peers.
+  // The rows in `peer` are those that this ESP rank gathers from its own EP peers.
   std::copy_n(of_sources_.begin() + rank.esp * rank.shape.parallel.ep * local, of_peers_.size(), of_peers_.begin());
   for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(of_peers_);
 }

@@ -1,9 +1,9 @@
 #pragma once
-// A layout says where rows lie on their way to the experts and back.
+// A layout gives the place of rows at one station of their way to the experts and back.
 //
-// A group of B L / N_MP tokens has T_rank rows of each expert, which is what a plan cuts into chunks. With a capacity
-// each of them holds one token's place; in a dropless layer an expert gets n rows of a group, known at run time, and
-// row i of them counts as row floor(i T_rank / n): so chunk c has its share of every expert's rows, whatever the
+// A group of B L / N_MP tokens has T_rank rows of each expert, which a plan cuts into chunks. With a capacity each row
+// is the place of one token. In a dropless layer an expert gets n rows of a group, a number known at run time, and row
+// i of them counts as row floor(i T_rank / n), so each chunk has its share of every expert's rows, whatever the
 // degree.
 #include <cstdint>
 #include <functional>
@@ -17,19 +17,19 @@
 
 namespace moe {
 
-// Where a layout's rows lie as a device's kernels look them up: a row's place is its offset / M.
+// The places of a layout's rows, in which a device's kernels look rows up: a row's place is its offset / M.
 
 class RowLayout;
 
-/// Who looks rows up, and by what.
+/// The code that looks rows up, and the index that it uses.
 ///   order     by [stream][expert][row of `most`]; -1 where the layout has no such row
 ///   experts   by row of ExpertRows
 enum class RowReader : uint8_t { order, experts };
 
 struct RowPlaces {
-  /// Finds the places for the layout's counts as they are. No cell ever has more than `most_rows`.
+  /// Finds the places for the layout's present counts. No cell ever has more than `most_rows` rows.
   RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t most_rows);
-  /// Sends what a kernel finds the places for other counts by: place_table().
+  /// Sends place_table(), from which a kernel finds the places for other counts.
   void send_table(const RowLayout& layout, MemorySpace& memory);
 
   RowReader reader;
@@ -37,22 +37,22 @@ struct RowPlaces {
   Array<int32_t> places, table;
 };
 
-/// Finds the places on the host. Throws WrongResult where a cell has more rows than `most`.
+/// Finds the places on the host. Throws WrongResult if a cell has more than `most` rows.
 std::vector<int32_t> find_places(const RowLayout& layout, RowReader reader, int64_t most);
 
-/// Returns all that a kernel derives places from, in rows, with cells [stream][expert]: the rows of each cell; the
-/// first row of each expert where they compute, and the end; the first place of each cell in each chunk, -1 where there
-/// is none; the first row of T_rank of each chunk.
+/// Returns the table from which a kernel derives places, in rows, with cells [stream][expert]: the rows of each cell;
+/// the first row of each expert where the experts compute, and the end; the first place of each cell in each chunk, -1
+/// if it has none; the first row of T_rank of each chunk.
 std::vector<int32_t> place_table(const RowLayout& layout);
 
-/// Finds the first of n rows that counts as row `row` of `rows` or later.
+/// Returns the first of n rows that counts as row `row` of `rows` or later.
 constexpr int64_t first_row(int64_t row, int64_t n, int64_t rows) {
   return n == rows ? row : (row * n + rows - 1) / rows;
 }
 
-/// Lays rows out as [chunk][cell][row of the chunk][M]. A cell is what one expert has of one stream (a group of tokens,
-/// or a rank's). Consecutive cells are one piece, which a collective moves as one block. Offsets and sizes are in
-/// elements.
+/// Lays rows out as [chunk][cell][row of the chunk][M]. A cell is the rows of one expert in one stream (a group of
+/// tokens, or a rank's tokens). Consecutive cells are one piece, which a collective moves as one block. Offsets and
+/// sizes are in elements.
 class RowLayout {
  public:
   struct Cell {
@@ -62,23 +62,23 @@ class RowLayout {
   };
   struct Shape {
     int64_t rows = 0, model_dim = 0;  // T_rank, M
-    int streams = 0;                  // some may have no cell here
+    int streams = 0;                  // number of streams; some may have no cell here
     int64_t experts = 0;
     int degree = 1;
     bool chunks_inside = false;  // [piece][chunk] instead of [chunk][piece]: one collective moves all chunks
-    std::vector<Cell> cells;     // of a chunk, pieces ascending
+    std::vector<Cell> cells;     // cells of a chunk, by ascending piece
   };
 
   RowLayout() = default;
   /// Gives every cell T_rank rows.
   explicit RowLayout(Shape shape);
-  /// Gives each cell counts[stream * experts + expert] rows from now on. Allocates nothing.
+  /// Gives each cell counts[stream * experts + expert] rows in all later calls. Allocates nothing.
   void set_counts(std::span<const int64_t> counts);
 
   int degree() const { return shape_.degree; }
   int streams() const { return shape_.streams; }
   int64_t experts() const { return shape_.experts; }
-  /// Returns the rows of T_rank that a plan's chunk stands for.
+  /// Returns the rows of T_rank in a plan's chunk.
   Rows chunk(int chunk) const { return chunk_rows(shape_.rows, shape_.degree, chunk); }
   bool holds(int stream, int64_t expert = 0) const { return cell_of_[stream * shape_.experts + expert] >= 0; }
   int64_t count(int stream, int64_t expert) const { return counts_[stream * shape_.experts + expert]; }
@@ -87,7 +87,7 @@ class RowLayout {
     const int64_t n = count(stream, expert);
     return {first_row(rows.begin, n, shape_.rows), first_row(rows.end, n, shape_.rows)};
   }
-  /// Locates a row of a cell. Rows of one cell and one chunk lie one after the other.
+  /// Returns the offset of a row of a cell. Rows of one cell and one chunk are consecutive.
   int64_t offset(int stream, int64_t expert, int64_t row) const {
     const int64_t n = count(stream, expert);
     const int64_t place = n == shape_.rows ? row : row * shape_.rows / n;
@@ -95,7 +95,7 @@ class RowLayout {
     const Rows in = rows_of(stream, expert, {chunks_[chunk].begin, 0});
     return cell_offset(chunk, stream, expert) + (row - in.begin) * shape_.model_dim;
   }
-  /// Locates what a cell has of a chunk.
+  /// Returns the offset of a cell's rows of a chunk.
   int64_t cell_offset(int chunk, int stream, int64_t expert) const {
     return start(chunk, cell_of_[stream * shape_.experts + expert]);
   }
@@ -108,11 +108,11 @@ class RowLayout {
   int64_t rows() const { return shape_.rows; }
   int64_t model_dim() const { return shape_.model_dim; }
 
-  /// Keeps in a device's memory where every row lies, for this reader; it does nothing for the host's. The layout's
-  /// copies share what is kept. No cell may ever have more than `most` rows.
+  /// Keeps the place of every row in a device's memory, for this reader; does nothing for the host's memory. Copies of
+  /// the layout share these places. No cell may ever have more than `most` rows.
   void put_on(MemorySpace& memory, RowReader reader, int64_t most);
-  /// Returns the places; null before put_on(). They are those of the counts that the layout had then; after
-  /// set_counts() they are stale until LayerDevice::place().
+  /// Returns the places; null before put_on(). They belong to the counts that the layout had then; after set_counts()
+  /// they are stale until LayerDevice::place().
   const std::shared_ptr<RowPlaces>& on_device() const { return places_; }
   const int32_t* places() const { return places_ ? places_->places.data() : nullptr; }
 
@@ -131,33 +131,33 @@ class RowLayout {
   std::vector<size_t> piece_cells_;                // first cell of each piece, and the end
   std::vector<int64_t> cell_of_;                   // [stream][expert]; -1: not here
   std::vector<Rows> chunks_;
-  std::vector<int> chunk_of_;  // of a row of T_rank
+  std::vector<int> chunk_of_;  // chunk of each row of T_rank
   std::shared_ptr<RowPlaces> places_;
 };
 
-/// Where the experts compute: expert after expert, each with its rows of all streams in the order of T_rank. So a
-/// chunk's rows are contiguous whatever the degree, and activations stored by one degree serve another.
+/// The rows as the experts compute them: expert after expert, each with its rows of all streams in the order of T_rank.
+/// So a chunk's rows are contiguous whatever the degree, and activations stored with one degree serve another.
 class ExpertRows {
  public:
   ExpertRows() = default;
   explicit ExpertRows(const RowLayout& layout) : first_(static_cast<size_t>(layout.experts()) + 1) { update(layout); }
   void update(const RowLayout& layout);
   int64_t total() const { return first_.back(); }
-  /// Sets `out`, one for each expert, to the rows that count as `rows` of T_rank.
+  /// Sets `out`, by expert, to the rows that count as `rows` of T_rank.
   void of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const;
 
  private:
   std::vector<int64_t> first_;
 };
 
-/// Calls visit(element in the layout, row where the experts compute, rows) for every run of rows that count as `rows`
-/// of T_rank and lie one after the other in both: of expert e from row experts[e].begin on.
+/// Calls visit(element in the layout, row where the experts compute, number of rows) for every run of rows that count
+/// as `rows` of T_rank and are consecutive in both; those of expert e begin at row experts[e].begin.
 using VisitRun = std::function<void(int64_t element, int64_t row, int64_t count)>;
 void for_each_run(const RowLayout& layout, Rows rows, std::span<const Rows> experts, const VisitRun& visit);
-/// Copies the rows that count as `rows` of T_rank from the layout to where the experts compute: of expert e to row
-/// to[e].begin of `experts` (any, M) and on.
+/// Copies the rows that count as `rows` of T_rank from the layout to the experts' rows: those of expert e to row
+/// to[e].begin of `experts` (any, M) and the rows after it.
 void unpack_rows(const RowLayout& layout, Rows rows, TensorView data, TensorView experts, std::span<const Rows> to);
-/// Copies the rows back from where the experts compute to the layout.
+/// Copies the experts' rows back to the layout.
 void pack_rows(const RowLayout& layout, Rows rows, TensorView experts, std::span<const Rows> from, TensorView data);
 
 }  // namespace moe

@@ -54,7 +54,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   const LayerCase& own = cases_.moe();
   MemorySpace& memory = device.math().memory();
   const auto all_of = [&](bool experts) {
-    const Part last = part_of(begins() ? kEmbeddingLayer : layers_.front(), experts);  // the first ones' come last
+    const Part last = part_of(begins() ? kEmbeddingLayer : layers_.front(), experts);  // the first layers' come last
     return last.first + last.elements;
   };
   dense_gradients_ = Tensor({all_of(false)}, own.layer.dtype, memory);
@@ -168,7 +168,7 @@ void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, 
   moe::gather_weights(own, gathered, comm, cell(layer, 0).state().math(), call);
 }
 
-// One gather a type of elements: norms are of the layer's, a gate's of the type of sums.
+// One gather per element type: norms have the layer's, a gate the type of sums.
 void LayerStack::gather_alike(Communicator& dp, CommCall call) {
   MoeLayer& any = front();
   for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
@@ -177,8 +177,8 @@ void LayerStack::gather_alike(Communicator& dp, CommCall call) {
     if (of_type.empty()) continue;
     const auto scratch = std::make_shared<Tensor>(Tensor({elements_of(of_type)}, dtype, any.memory()));
     moe::gather_weights(of_type, *scratch, dp, any.state().math(), call);
-    call.pace = {};                           // the first one keeps that of both
-    call.stream.launch([scratch](void*) {});  // which lives until then
+    call.pace = {};                           // the first gather keeps the pace of both
+    call.stream.launch([scratch](void*) {});  // keeps `scratch` until the gather is done
   }
 }
 

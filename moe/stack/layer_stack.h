@@ -1,14 +1,14 @@
 #pragma once
-// A stack is several layers, some perhaps dense, each feeding the next, over several micro-batches and pipeline stages:
-// what a plan of a whole iteration runs. Loss = sum over all tokens of all micro-batches of <y, dY> with y the last
-// layer's output, and the gates' auxiliary losses of every layer; gradients are its derivatives, summed over
-// micro-batches too.
+// A stack is several layers, some perhaps dense, each the input of the next, over several micro-batches and pipeline
+// stages: the layers of a whole iteration's plan. Loss = sum over all tokens of all micro-batches of <y, dY>, where y
+// is the last layer's output, and the gates' auxiliary losses of every layer; gradients are its derivatives, summed
+// over micro-batches too.
 //
 // A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
-// input is the memory of the output before it, forward and backward. What passes make lies where the plan's memory
-// slots say (moe/plan/memory.h): of a chunk's passes the first layer's input and the last one's output, with their
-// gradients, outlast a pass over the stack; other layers' are overwritten where a slot is held again. A stage has one
-// chunk of layers in a row, or with virtual stages several.
+// input is the memory of the previous layer's output, forward and backward. The plan's memory slots (moe/plan/memory.h)
+// place what passes make: of a chunk's passes, the first layer's input and the last one's output, with their gradients,
+// outlast a pass over the stack; those of other layers are overwritten when a slot is used again. A stage has one chunk
+// of consecutive layers or, with virtual stages, several.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -21,11 +21,11 @@
 
 namespace moe {
 
-/// Shows the layers that one rank ran to what proves, dumps and counts: of a stack its stage's, each once for every
-/// micro-batch; a layer alone is the only cell.
+/// The layers that one rank ran, for code that verifies, dumps or counts: for a stack those of its stage, each once for
+/// every micro-batch; for a single layer one cell.
 struct RankCells {
-  LayerCases cases;                            // of all layers of the stack, among the ranks of a stage
-  std::vector<int> numbers{0};                 // of the rank's layers, ascending
+  LayerCases cases;                            // by layer of the whole stack, among the ranks of a stage
+  std::vector<int> numbers{0};                 // numbers of the rank's layers, ascending
   std::vector<std::vector<MoeLayer*>> layers;  // [place in numbers][micro-batch]
 
   explicit RankCells(MoeLayer& layer) : cases(layer.shape().shape, {}), layers{{&layer}} {}
@@ -33,7 +33,7 @@ struct RankCells {
       : cases(std::move(of_all)), numbers(std::move(of_rank)), layers(std::move(all)) {}
 
   MoeLayer& front() const { return *layers.front().front(); }
-  /// Returns any cell with experts; where the rank has none, the front.
+  /// Returns any cell with experts; the front if the rank has no such cell.
   MoeLayer& any() const {
     for (const auto& layer : layers)
       if (!layer.front()->shape().is_dense()) return *layer.front();
@@ -46,17 +46,17 @@ struct RankCells {
   }
 };
 
-/// Links a stage's ranks with those at the same place in the neighbouring stages. Forward and backward have links of
-/// their own, and what is sent leaves on a stream of its own: the lane that sends goes on at once, as it does in a
-/// plan, where a receive alone waits. So stages that send to each other at the same time don't wait for each other.
+/// Links a stage's ranks with those at the same place in the neighbouring stages. Forward and backward have separate
+/// links, and sends use a separate stream: the lane that sends goes on at once, as in a plan, where only a receive
+/// waits. So stages that send to each other at the same time don't wait for each other.
 class StageLinks {
  public:
-  /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage is before the
-  /// first one. In a link the stage before has rank 0.
+  /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage precedes the
+  /// first one. In a link the preceding stage has rank 0.
   StageLinks(Communicator& world, const StageSplit& split);
 
-  /// These return what sends to the next stage (forward) or the one before (backward), and what receives from the
-  /// other; null where there is none.
+  /// Return the communicator that sends to the next stage (forward) or the one before (backward), and the one that
+  /// receives from the opposite stage; null if there is no such stage.
   Communicator* to_next(Phase phase) const { return of(phase).out.get(); }
   Communicator* from_before(Phase phase) const { return of(phase).in.get(); }
 
@@ -75,31 +75,31 @@ struct StackShape {
   int layers = 1, micro_batches = 1;
   DenseLayers dense = {};
   int virtual_stages = 1;                           // chunks of layers that a stage has
-  int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients DP adds up
+  int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients are summed over DP
   MemorySlots slots = {};                           // none: no pass shares memory
 
   StageSplit split() const { return {layers, shape.parallel.pp, virtual_stages, static_cast<int>(shape.layer.parts)}; }
 };
 StackShape stack_shape(const Plan& plan);
-/// Returns the case of a layer among the ranks of its stage alone. Throws Unsupported for stages that are neither whole
+/// Returns the case of a layer among only the ranks of its stage. Throws Unsupported for stages that are neither whole
 /// nodes nor equal parts of one.
 LayerCase stage_case(LayerCase shape);
 
 class LayerStack {
  public:
-  /// Makes what `rank` of `world` holds: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make theirs.
-  /// `seed.layer` is the first layer's. Throws what MoeLayer does, and BadInput for fewer layers than stages. `device`
-  /// is this rank's and outlives the stack.
+  /// Makes the part of `rank` of `world`: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make
+  /// theirs. `seed.layer` is the first layer's. Throws what MoeLayer does, and BadInput for fewer layers than stages.
+  /// `device` is this rank's and outlives the stack.
   LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
              LayerDevice& device = cpu_layer_device());
 
   const StackShape& shape() const { return shape_; }
   int stage() const { return stage_; }
-  /// Lists this stage's layers, ascending; they count over all stages.
+  /// Returns this stage's layers, ascending, numbered over all stages.
   const std::vector<int>& layers() const { return layers_; }
   bool begins() const { return layers_.front() == 0; }
   bool ends() const { return layers_.back() + 1 == shape_.layers; }
-  /// Returns the place of one of this stage's layers among them.
+  /// Returns the index of a layer among this stage's layers.
   size_t place_of(int layer) const {
     return static_cast<size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
   }
@@ -110,43 +110,43 @@ class LayerStack {
   StageLinks& links() { return links_; }
   const LayerComms& comms() const { return comms_; }
 
-  /// These show the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts',
-  /// which are summed over DP, between those of the output projection and of the embedding; the experts'.
+  /// Return the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts',
+  /// which are summed over DP, between those of the output projection and of the embedding; and the experts'.
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
-  /// Names a layer's part of either, or an end's: its first element and how many there are.
+  /// The part of a layer, or of a model's end, in either: its first element and its number of elements.
   struct Part {
     int64_t first = 0, elements = 0;
   };
   Part part_of(int layer, bool experts) const;
 
-  /// Enqueues the sum over the stage of all its layers' gates' and norms' gradients, all of them at once.
+  /// Enqueues the sum over the stage of the gradients of all its layers' gates and norms, all of them at once.
   void sum_alike(CommCall call);
-  /// Divides a layer's experts' gradients, once summed, by how often they count each token (Parameter::copies).
+  /// Divides a layer's experts' gradients, after their sum, by how often they count each token (Parameter::copies).
   void count_once(int layer);
-  /// Shows this rank's part of a layer's weights whose gradients those ranks add up.
+  /// Returns this rank's part of a layer's weights whose gradients are summed over those ranks.
   std::vector<Parameter> weights(int layer, SummedOver over) const;
-  /// Enqueues the AllGather of those weights over `comm`, which is of DP or of EDP (gradient_sums.h).
+  /// Enqueues the AllGather of those weights over `comm`, which is that of DP or of EDP (gradient_sums.h).
   void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
-  /// Enqueues the AllGather over `dp` of what all ranks of the stage hold alike, of all its layers.
+  /// Enqueues the AllGather over `dp` of the weights that all ranks of the stage hold, for all its layers.
   void gather_alike(Communicator& dp, CommCall call);
 
  private:
   int64_t most_weights(SummedOver over) const;
-  /// Returns what a layer's pass over a micro-batch shares, slot by slot.
+  /// Returns the memory that a layer's pass over a micro-batch shares, slot by slot.
   LayerMemory memory_of(int layer, int micro_batch);
 
   StackShape shape_;
-  LayerCases cases_;  // among the ranks of the stage
+  LayerCases cases_;  // by layer, among the ranks of the stage
   int stage_ = 0;
   std::vector<int> layers_;
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
-  Tensor dense_gathered_, experts_gathered_;  // of a layer, on their way: two lanes may gather; with ZeRO alone
-  std::vector<Parameter> alike_;              // all layers' gates and norms
-  Tensor alike_sums_;                         // their gradients, on their way
-  std::map<int, std::shared_ptr<TensorStore>> slots_;          // by number
+  Tensor dense_gathered_, experts_gathered_;           // scratch of a layer's gather, one per lane; only with ZeRO
+  std::vector<Parameter> alike_;                       // gates and norms of all layers
+  Tensor alike_sums_;                                  // scratch of the sum of their gradients
+  std::map<int, std::shared_ptr<TensorStore>> slots_;  // by number of the slot
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [place in layers_][micro-batch]
 };
 

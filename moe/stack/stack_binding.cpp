@@ -87,7 +87,7 @@ void StackBinding::add_cells() {
   }
 }
 
-// Gradients begin with the micro-batch whose task comes first.
+// The micro-batch whose task comes first overwrites the gradients.
 void StackBinding::set_into() {
   for (const int layer : stack_.layers())
     for (const auto& [kind, part] : {std::pair{TaskKind::attention, &GradientsInto::attention},
@@ -133,12 +133,12 @@ TensorView StackBinding::summed(const Task& task) const {
   const GradientSlice& slice = plan_.slices[task.slice];
   const bool experts = task.kind == TaskKind::expert_gradient;
   const TensorView all = experts ? stack_.expert_gradients() : stack_.dense_gradients();
-  // The stage's gradients lie in the order in which they are made, as the plan counts their bytes.
+  // The stage's gradients lie in the order in which they are made, which is how the plan counts their bytes.
   const Gradient& from = plan_.gradients[slice.gradient];
   const LayerStack::Part part = stack_.part_of(from.layer, experts);
   const int64_t width = bytes_of(all.dtype()), before = part.first * width;
   require_equal(from.bytes, part.elements * width, "the plan's gradient bytes");
-  // Slices may end inside an element; cut alike on both sides, they still cover each element once.
+  // Slices may end inside an element; both sides are cut alike, so they still cover each element once.
   const int64_t begin = (before + slice.begin) / width, end = (before + slice.end) / width;
   return all.part(begin, {end - begin});
 }
@@ -150,7 +150,7 @@ TensorView StackBinding::passed_on(const Task& task) const {
   return sent ? cell.input_gradient() : cell.output_gradient();
 }
 
-// What the pass before sent has left once it is received; a rank that waits for no other may be here before.
+// Data that the previous pass sent has left once it is received; a rank that waits for no other may get here earlier.
 void StackBinding::begin_pass() {
   for (const auto& leaving : leaving_)
     if (leaving) leaving->synchronize();
@@ -173,8 +173,8 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
     model_->issue(task, {stream, pace, place.name});
 }
 
-// A proxy may have several ranks in a group of which what it stands for has one, and so no task. What a step reads is
-// summed right before it then, in no task's time: of its layer, or of all whose squares are counted.
+// A proxy may have several ranks in a group that has one rank, and so no task, in the real cluster. Gradients that a
+// step reads are then summed right before it, in no task's time: its layer's, or all whose squares are counted.
 void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
   if (task.kind == TaskKind::optimizer && !plan_.step.clips) return sum_of_layer(task.layer, stream);
   if (task.kind != TaskKind::squares) return;

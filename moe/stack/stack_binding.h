@@ -1,9 +1,9 @@
 #pragma once
-// Gives the tasks of a whole iteration's plan their meaning on one rank. The passes of a layer over a micro-batch are
-// that layer's own (LayerBinding); this class adds what lies between them: gradient slices, which may reach over
-// several layers, and what goes from stage to stage.
+// Implements the tasks of a whole iteration's plan on one rank. LayerBinding runs the passes of a layer over a
+// micro-batch; this class adds what lies between them: gradient slices, which may span several layers, and the data
+// that goes from stage to stage.
 //
-// A gradient task sums what its own iteration made, so that one pass leaves all gradients whole.
+// A gradient task sums the gradients of its own iteration, so that all gradients are whole after one pass.
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,33 +15,33 @@
 
 namespace moe {
 
-/// Takes a plan apart: the passes of each layer over each micro-batch, as plans of that layer alone, of its own case.
+/// Splits a plan into the passes of each layer over each micro-batch, as plans of that layer alone, with its own case.
 struct CellPlans {
   explicit CellPlans(const Plan& whole);
   const Plan& of(int layer, int micro_batch) const { return plans[layer][micro_batch]; }
 
   std::vector<std::vector<Plan>> plans;  // [layer][micro-batch]
-  std::vector<int> own_id;               // by task id: the task's in its cell's plan; -1: of no layer's pass
+  std::vector<int> own_id;               // by task id: its id in its cell's plan; -1: in no layer's pass
 };
 
-/// Throws Unsupported naming what of a plan a stack can't run: gradients of a model's ends, chunks that mix (cuts_of).
+/// Throws Unsupported naming what a stack can't run of a plan: gradients of a model's ends, chunks that mix (cuts_of).
 void require_stack_runs(const Plan& plan);
 
-/// What a plan of a model has beside its layers: the tasks of its ends, sums of their norms and gathers of their
+/// The tasks that a model's plan has beside its layers: those of its ends, sums of their norms and gathers of their
 /// weights, the norm and the optimizer's tasks.
 class ModelTasks {
  public:
   virtual ~ModelTasks() = default;
-  /// Enqueues a task. An optimizer's finds its layer's gradients whole.
+  /// Enqueues a task. When an optimizer's task is issued, its layer's gradients are whole.
   virtual void issue(const Task& task, CommCall call) = 0;
 };
 
 class StackBinding : public Binding {
  public:
   /// Binds a plan, whose structure is shared, to `stack`, which must outlive the binding. `device` makes the streams on
-  /// which data leave the stage. Throws WrongResult naming what differs unless the plan is of the stack's case, layers,
-  /// micro-batches and memory slots, and its step is planned. `model`: of a plan with a vocabulary; outlives the
-  /// binding. Without one an optimizer's task steps nothing.
+  /// which data leave the stage. Throws WrongResult naming the difference unless the plan has the stack's case, layers,
+  /// micro-batches and memory slots, and its step is planned. `model`: for a plan with a vocabulary; outlives the
+  /// binding. Without one, an optimizer's task does nothing.
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -49,12 +49,12 @@ class StackBinding : public Binding {
   bool can_issue_ahead() const override { return plan_.shape.layer.capacity_factor.has_value(); }
 
  private:
-  struct Place {                 // of a task
-    Binding* cell = nullptr;     // null: of no layer's pass
-    const Task* task = nullptr;  // in the cell's plan
+  struct Place {                 // the execution of a task
+    Binding* cell = nullptr;     // null: the task is in no layer's pass
+    const Task* task = nullptr;  // the task in the cell's plan
     std::string name = {};
-    TensorView data = {};               // what it sums, sends or receives
-    std::unique_ptr<Event> ready = {};  // of a send: when its data may leave
+    TensorView data = {};               // data that the task sums, sends or receives
+    std::unique_ptr<Event> ready = {};  // for a send: when its data may leave
   };
 
   void begin_pass();
@@ -66,7 +66,7 @@ class StackBinding : public Binding {
   void sum_what_no_task_sums(const Task& task, Stream& stream);
   void sum_of_layer(int layer, Stream& stream);
   TensorView experts_of(int layer) const;
-  /// Returns what leaves or enters the stage in the task's phase and micro-batch.
+  /// Returns the data that leave or enter the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
 
   LayerStack& stack_;
@@ -74,10 +74,10 @@ class StackBinding : public Binding {
   Plan plan_;
   CellPlans cell_plans_;
   std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [place among the stage's layers][micro-batch]
-  std::vector<Place> places_;                                 // by task id; of other stages: empty
+  std::vector<Place> places_;                                 // by task id; empty for tasks of other stages
   int first_task_ = -1;
-  bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // tasks of this stage do
-  EnumArray<Phase, std::unique_ptr<Stream>, 2> leaving_;                 // by phase
+  bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // whether tasks of this stage do so
+  EnumArray<Phase, std::unique_ptr<Stream>, 2> leaving_;                 // for data that leave the stage
 };
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// Compares all ranks of a stack or of a layer, after they ran, with the autograd reference: proof before time.
+// Compares all ranks of a stack or of a layer, after they ran, with the autograd reference: correctness before speed.
 #include <functional>
 #include <span>
 #include <string>
@@ -11,22 +11,22 @@
 
 namespace moe {
 
-/// Lists experts, (tokens of all ranks of a stage, choices), by layer and micro-batch.
+/// Chosen experts, (tokens of all ranks of a stage, choices), by layer and micro-batch.
 using StackChoices = std::vector<std::vector<std::vector<int32_t>>>;
 
-/// Shows what this rank's gates chose for its own tokens in the last pass: of its layers, one after the other, of each
-/// its micro-batches.
+/// Returns the choices of this rank's gates for its own tokens in the last pass: layer after layer, and within a layer
+/// micro-batch after micro-batch.
 std::vector<int32_t> own_choices(const RankCells& rank);
-/// Joins what every rank of a stack chose, in rank order; dense layers have no choices.
+/// Joins the choices of every rank of a stack, in rank order; dense layers have none.
 StackChoices join_choices(const std::vector<std::vector<int32_t>>& ranks, const StackShape& shape);
-/// Returns the largest tolerance of the stack's layers, which all gradients that flow through them have; alike on all
-/// ranks, whichever layers theirs are.
+/// Returns the largest tolerance of the stack's layers, which applies to all gradients, since they flow through all
+/// layers; equal on all ranks, whichever layers they hold.
 double tolerance_of(const RankCells& rank);
-/// Returns the choices that a reference follows where they are as good, of a layer and micro-batch. It must not outlive
-/// `choices`. `rank`: any.
+/// Returns, by layer and micro-batch, the choices that a reference follows if they are as good as its own. It must not
+/// outlive `choices`. `rank`: any.
 std::function<LayerChoices(int layer, int micro_batch)> choices_to_follow(const RankCells& rank,
                                                                           const StackChoices& choices);
-/// Computes the reference, which follows the choices where they are as good. `rank`: any.
+/// Computes the reference, which follows the choices if they are as good as its own. `rank`: any.
 StackReference reference_stack(const RankCells& rank, const StackChoices& choices);
 
 /// Returns the errors. `ranks`: some or all ranks, each after its passes and finish_gradients. Compares every layer of

@@ -7,8 +7,8 @@
 namespace moe {
 namespace {
 
-// Computes by GEMMs: key-value heads are a batch, and the heads that read one come one after the other. A tile is some
-// consecutive tokens' rows of the scores, with the columns of the tokens that they see.
+// Computes by GEMMs: the key-value heads form a batch, and the query heads that read one come one after the other. A
+// tile is the rows of some consecutive tokens in the scores, with the columns of the tokens that they see.
 class ComposedHeads final : public AttentionHeads {
  public:
   ComposedHeads(Math& math, const HeadsShape& shape, TensorStore& kept, std::shared_ptr<HeadsScratch> scratch,
@@ -68,26 +68,26 @@ class ComposedHeads final : public AttentionHeads {
  private:
   struct Tile {
     int64_t sequence, query;
-    int64_t begin, rows;     // tokens [begin, begin + rows) of the rank's
-    int64_t from, to;        // places that they see
-    bool last;               // of the sequence's on this rank
-    TensorView scores = {};  // (kv_heads, rows, to - from): of each key-value head's query of that number
+    int64_t begin, rows;     // tokens [begin, begin + rows) of the rank's tokens
+    int64_t from, to;        // places in the sequence that these tokens see
+    bool last;               // the sequence's last tile on this rank
+    TensorView scores = {};  // (kv_heads, rows, to - from): of query head `query` of each key-value head
     int64_t elements() const { return rows * (to - from); }
   };
 
-  // Keys that lie together: places [place, place + rows) of a sequence, from row `row` of a rank's, or part's, on.
+  // Consecutive keys: places [place, place + rows) of a sequence, stored from row `row` of a rank's (or part's) keys.
   struct Keys {
     int64_t place, rows, rank, row;
-    // Returns their columns of the scores of a tile's first key-value head.
+    // Returns the columns of these keys in the scores of a tile's first key-value head.
     Matrix of(const Tile& t) const {
       const int64_t height = t.scores.size(1), width = t.scores.size(2);
       return columns(t.scores.part(0, {height, width}), place - t.from, rows);
     }
-    // Overwrites for a tile's first keys, adds for those behind.
+    // Overwrites for a tile's first keys, adds for later ones.
     Into into(const Tile& t) const { return place == t.from ? Into::overwrite : Into::add; }
   };
 
-  // Calls body(keys) of places [from, to) of a sequence, piece by piece.
+  // Calls body(keys) for places [from, to) of a sequence, piece by piece.
   template <class Body>
   void for_each_key(int64_t sequence, int64_t from, int64_t to, Body body) const {
     const int64_t pieces = shape_.seq / piece_;
@@ -103,8 +103,8 @@ class ComposedHeads final : public AttentionHeads {
     for_each_key(t.sequence, t.from, t.to, body);
   }
 
-  // Zeroes the gradients of keys and values that the first tile does not see: further ones add to them, and of ranks
-  // that share sequences the others may have the whole sum.
+  // Zeroes the gradients of keys and values that the first tile does not see: later tiles add to them, and if ranks
+  // share the sequences, the whole sum may come from the other ranks.
   void clear_unseen(const Tile& t, const HeadInputs& d) {
     const auto clear = [&](const Keys& keys) {
       for (const auto of : {&KeysValues::k, &KeysValues::v}) {
@@ -129,11 +129,11 @@ class ComposedHeads final : public AttentionHeads {
   int64_t value_dim() const { return shape_.value_width(); }
   SeenTokens seen() const { return {shape_.causal, shape_.window}; }
 
-  // Counts a sequence's tokens on this rank, or in this part.
+  // Returns the number of a sequence's tokens on this rank, or in this part.
   int64_t own_tokens() const { return shape_.seq / shape_.ranks / shape_.parts; }
   bool is_last_part() const { return shape_.part + 1 == shape_.parts; }
 
-  // Returns the tile's rows of its head of a batch's first key-value head, and keys or values of that.
+  // Returns the tile's rows of its query head of the first key-value head; rows_of() returns that head's keys, values.
   Matrix own(TensorView t, const Tile& tile) const {
     const int64_t width = t.size(1), dim = width / shape_.heads;
     return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
@@ -169,11 +169,11 @@ class ComposedHeads final : public AttentionHeads {
             body(tile);
           }
   }
-  // Returns where in its sequence one of the rank's pieces begins.
+  // Returns the place in its sequence at which one of the rank's pieces begins.
   int64_t first_place(int64_t piece) const {
     return (piece == 0 ? shape_.rank + shape_.part : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
   }
-  // Returns the (kv_heads, rows, to - from) of that number; each number has room for a piece's rows and all columns.
+  // Returns matrices `number` (kv_heads, rows, to - from); each number has room for a piece's rows and all columns.
   TensorView matrices(TensorView all, int64_t number, const Tile& tile) const {
     return TensorView(all.data(), {}, shape_.dtype, all.device())
         .part(number * shape_.kv_heads * piece_ * shape_.seq, {shape_.kv_heads, tile.rows, tile.to - tile.from});
@@ -181,11 +181,11 @@ class ComposedHeads final : public AttentionHeads {
 
   Math& math_;
   HeadsShape shape_;
-  int64_t piece_;    // tokens that lie together: of a sequence or a part of it, or of half of a rank's share of it
-  int64_t tokens_;   // of a tile
-  int64_t queries_;  // heads that read one key-value head
+  int64_t piece_;    // consecutive tokens: a sequence or a part of it, or half of a rank's share of it
+  int64_t tokens_;   // tokens of a tile
+  int64_t queries_;  // query heads that read one key-value head
   double scale_;
-  TensorView scores_;  // (heads tokens, L), by sequence, query and piece: after softmax; none where computed again
+  TensorView scores_;  // (heads tokens, L), by sequence, query and piece: after softmax; none if computed again
   std::shared_ptr<HeadsScratch> scratch_;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Turns a run-time element type into a C++ one. This is the only place that knows which types the CPU layer computes
+// Turns a run-time element type into a C++ one. Only this file determines which types the CPU layer computes
 // in.
 #include <memory>
 

@@ -1,8 +1,8 @@
 #pragma once
-// Numbers of 8 bits: e4m3, with a sign, 4 bits of exponent (bias 7) and 3 of fraction; up to 448, in steps of 2^-9 at
-// least; no infinities, all ones is no number (Micikevicius et al., FP8 Formats for Deep Learning, 2022). Alone they
-// reach too little, so blocks of them have a scale, a power of two: what they stand for is exact in every type, but for
-// what float16 does not reach.
+// 8-bit numbers: e4m3, with a sign, 4 bits of exponent (bias 7) and 3 of fraction; up to 448, in steps of at least
+// 2^-9; no infinities, all ones is NaN (Micikevicius et al., FP8 Formats for Deep Learning, 2022). Their range is too
+// small by itself, so blocks of them have a scale, a power of two: the scaled values are exact in every type, except
+// values out of float16's range.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,14 +14,14 @@ namespace moe {
 
 inline constexpr float kMostFp8 = 448;
 
-/// cuBLASLt reads scales, and multiplies rows, by fours.
+/// Rounds up to a multiple of 4: cuBLASLt reads scales, and multiplies rows, by fours.
 constexpr int64_t by_fours(int64_t count) { return (count + 3) / 4 * 4; }
 constexpr int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
 
-/// Shows such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by: of one
-/// row, scale (block, row); of `tiles`, of as many rows too, scale (block of rows, block of columns). A block may be
-/// cut off by the matrix's end. Numbers and scales begin at multiples of 16 bytes. Where there are no tiles there is
-/// memory for by_fours(rows) rows: what the last ones hold is nobody's.
+/// A view of such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by:
+/// scale (block, row) if a block has one row; with `tiles`, a block has kFp8Block rows too, and scale (block of rows,
+/// block of columns). The matrix's end may cut a block off. Numbers and scales begin at multiples of 16 bytes. Without
+/// tiles there is memory for by_fours(rows) rows, of which the additional ones are undefined.
 struct Fp8Matrix {
   Fp8Matrix() = default;
   Fp8Matrix(uint8_t* numbers, float* their_scales, int64_t height, int64_t width, bool has_tiles = false)
@@ -35,16 +35,16 @@ struct Fp8Matrix {
   uint8_t* data = nullptr;
   float* scales = nullptr;
   int64_t rows = 0, cols = 0;
-  int64_t scale_stride = 0;  // from a block of columns, or of rows, to the next
+  int64_t scale_stride = 0;  // from one block of columns (tiles: of rows) to the next
   bool tiles = false;
 };
 
-/// Returns how many scales a matrix has.
+/// Returns the number of scales of a matrix.
 constexpr int64_t fp8_scales(int64_t rows, int64_t cols, bool tiles) {
   return tiles ? fp8_blocks(rows) * by_fours(fp8_blocks(cols)) : fp8_blocks(cols) * by_fours(rows);
 }
 
-/// Returns the number that an e4m3 stands for.
+/// Returns the value of an e4m3 number.
 inline float from_fp8(uint8_t bits) {
   const int exponent = bits >> 3 & 15, fraction = bits & 7;
   const float size = exponent == 0 ? static_cast<float>(fraction) * 0x1p-9F
@@ -52,7 +52,7 @@ inline float from_fp8(uint8_t bits) {
   return (bits & 0x7f) == 0x7f ? NAN : bits & 0x80 ? -size : size;
 }
 
-/// Rounds once, to nearest even; what lies beyond 448, infinities included, is no number.
+/// Rounds once, to nearest even; values beyond 448, infinities included, become NaN.
 inline uint8_t to_fp8(double v) {
   const double size = std::abs(v);
   const auto sign = static_cast<uint8_t>(std::bit_cast<uint64_t>(v) >> 63 << 7);
@@ -62,8 +62,8 @@ inline uint8_t to_fp8(double v) {
   return static_cast<uint8_t>(sign | (rounded < 0x7f ? rounded : 0x7f));
 }
 
-/// Returns a block's scale by its largest size: the least power of two that brings it to 448 or below, of no less than
-/// 2^-100; no number where it isn't finite.
+/// Returns the scale of a block whose largest magnitude is `most`: the least power of two, at least 2^-100, that brings
+/// it to 448 or below; NaN if `most` isn't finite.
 inline float fp8_scale(double most) {
   if (!std::isfinite(most)) return NAN;
   int exponent = 0;

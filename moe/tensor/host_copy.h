@@ -1,5 +1,5 @@
 #pragma once
-// A HostCopy has a tensor's numbers where the host can read them, write them and compute with them.
+// A copy of a tensor's numbers that the host can read, write and compute with.
 #include <memory>
 
 #include "moe/device/memory.h"
@@ -12,17 +12,17 @@ enum class Widen : uint8_t { no, yes };
 
 class HostCopy {
  public:
-  /// Reads a device's tensor after everything that the device was given before. Blocking.
+  /// Reads a device's tensor after all work that the device was given before. Blocking.
   HostCopy(TensorView t, MemorySpace& memory, Widen widen = Widen::yes);
-  /// Views the tensor itself, or a copy of what a device holds; 16-bit numbers as they are or widened.
+  /// Returns the tensor itself, or the copy if a device holds it; 16-bit numbers as they are or widened.
   TensorView view() const { return here_; }
-  /// Sends what was written here to the tensor, rounded to nearest even. Blocking.
+  /// Sends the numbers of view() to the tensor, rounded to nearest even. Blocking.
   void send() const;
 
  private:
   MemorySpace& memory_;
-  TensorView there_, stored_, here_;          // stored_: of there_'s type
-  std::unique_ptr<std::byte[]> copy_, wide_;  // no Tensors: those are counted as the layer's
+  TensorView there_, stored_, here_;          // stored_: in the type of there_
+  std::unique_ptr<std::byte[]> copy_, wide_;  // not Tensors, because those are counted as the layer's
 };
 
 }  // namespace moe

@@ -1,7 +1,7 @@
 #pragma once
-// The dense math of a layer on one device. The CPU's is done at once, by own_threads() of cores.h, and has no state.
-// CUDA's is queued on the stream that use() named last, as with cuBLAS' handle, so a layer's calls come from the one
-// thread that issues.
+// The dense math of a layer on one device. The CPU's is done at once, on own_threads() of cores.h, and has no state.
+// CUDA's is queued on the stream that use() named last, as with cuBLAS' handle, so all calls of a layer must come from
+// the one thread that issues.
 #include <memory>
 
 #include "moe/device/memory.h"
@@ -10,81 +10,81 @@
 
 namespace moe {
 
-/// Shows a row-major matrix, perhaps a block of columns of a wider one: row i begins at data + i stride elements.
+/// A view of a row-major matrix, perhaps of some columns of a wider one: row i begins at data + i stride elements.
 struct Matrix {
   void* data = nullptr;
   int64_t rows = 0, cols = 0, stride = 0;
   DType dtype = DType::float32;
-  bool transposed = false;  // read as its transpose; rows and cols are those before
+  bool transposed = false;  // read as its transpose; rows and cols are those before transposing
 };
 
-/// Shows a whole tensor of rank 2 as a matrix.
+/// Returns a view of a whole tensor of rank 2 as a matrix.
 Matrix matrix(TensorView tensor);
-/// Shows columns [first, first + count) of such a tensor.
+/// Returns a view of columns [first, first + count) of such a tensor.
 Matrix columns(TensorView tensor, int64_t first, int64_t count);
 Matrix transpose(Matrix m);
 
 enum class Into { overwrite, add };
 
-/// Asks for `count` products of one shape. The i-th reads and writes i steps further on, in elements. A step of `a` or
-/// `b` may be 0.
+/// A batch of `count` products of one shape. The operands of the i-th begin i steps, in elements, after the first
+/// one's. A step of `a` or `b` may be 0.
 struct Batch {
   int64_t count = 1;
   int64_t a = 0, b = 0, out = 0;
-  /// Lets a device take whatever algorithm is fastest of a shape that comes again and again: the first call may block
-  /// to time them, and another rank or process may get other last bits.
+  /// Lets a device use the fastest algorithm for a shape that is used often: the first call may block to time several,
+  /// and another rank or process may get other last bits.
   bool fastest = false;
 };
 
-/// What a norm reads: x (rows, width), as out is; gain (width). `centred`: by the mean and the deviation; else by
-/// the mean of squares.
+/// The input of a norm: x (rows, width), as out is; gain (width). `centred`: norms by the mean and the deviation;
+/// false: by the mean of squares.
 struct NormInput {
   TensorView x, gain;
   bool centred = false;
   double epsilon = 0;
 };
 
-/// What a token of attention sees: those up to itself, of these the last `window` (0: all), or all of its sequence.
+/// The tokens that an attention's token sees: all up to itself, the last `window` of these (0: all), or its sequence.
 struct SeenTokens {
   bool causal = true;
   int64_t window = 0;  // 0 unless causal
 };
 
-/// Tokens and their rows of a table, by token and by row. All lie in the math's memory.
+/// Tokens and their rows of a table, by token and by row. All arrays lie in the math's memory.
 struct TokenRows {
   int64_t tokens = 0;
-  const int32_t* row = nullptr;                       // (tokens); negative: the table lacks it
-  int64_t used = 0;                                   // rows that some token has
+  const int32_t* row = nullptr;                       // (tokens); negative: a row that the table lacks
+  int64_t used = 0;                                   // rows that some token uses
   const int32_t* table_row = nullptr;                 // (used), ascending
   const int32_t *begin = nullptr, *by_row = nullptr;  // tokens of the i-th used row: by_row[begin[i]] to
                                                       // by_row[begin[i + 1]], ascending
 };
 
-/// What each token of a matrix of logits is to predict. Column 0 is token `first` of the vocabulary.
+/// The token that each row of a matrix of logits should predict. Column 0 is token `first` of the vocabulary.
 struct Targets {
-  const int32_t* target = nullptr;  // (tokens), in the math's memory; negative: nothing
+  const int32_t* target = nullptr;  // (tokens), in the math's memory; negative: none
   int64_t first = 0;
 };
 
-/// An optimizer's step (moe/train/optimizer.h) on the own elements of a weight; `rate` and what follows are of that
-/// step. 16-bit weights have a master, which takes the step and is then rounded to the weight.
+/// An optimizer's step (moe/train/optimizer.h) on the own elements of a weight; `rate` and all fields after it are
+/// those of this step. 16-bit weights have a master copy, which takes the step and is then rounded to the weight.
 struct WeightStep {
   TensorView value, gradient;
   OwnElements own;
-  TensorView master, first, second;  // of the own elements, of the sums' type; no data: there is none
+  TensorView master, first, second;  // for the own elements, in the sums' type; no data: not used
   OptimizerKind kind = OptimizerKind::adamw;
   double rate = 0, decay = 0;
-  double momentum = 0;                       // of sgd
-  double beta1 = 0, beta2 = 0, epsilon = 0;  // of adamw
-  double correction1 = 1, correction2 = 1;   // likewise: 1 - beta^t
-  double scale = 1;                          // of the gradient
-  /// The sum of squares of all gradients, in the math's memory, float64; where its root is above `most_norm`, gradients
-  /// are multiplied by most_norm over it too. Null: they aren't.
+  double momentum = 0;                       // momentum of sgd
+  double beta1 = 0, beta2 = 0, epsilon = 0;  // parameters of adamw
+  double correction1 = 1, correction2 = 1;   // of adamw: 1 - beta^t
+  double scale = 1;                          // factor of the gradient
+  /// The sum of squares of all gradients, in the math's memory, float64; if its root is above `most_norm`, gradients
+  /// are also multiplied by most_norm over that root. Null: gradients are not clipped.
   const double* squares = nullptr;
   double most_norm = 0;
 };
 
-/// Which way rotate() turns.
+/// The direction of rotate().
 enum class Turn { forward, back };
 
 class AttentionHeads;
@@ -96,16 +96,16 @@ class Math {
  public:
   virtual ~Math() = default;
   virtual MemorySpace& memory() = 0;
-  /// Sends what is called from now on to this native stream, as Stream::launch hands it out.
+  /// Sends all later calls to this native stream, as Stream::launch hands it out.
   virtual void use(void* native) = 0;
 
   /// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
   virtual void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into = Into::overwrite,
                     const Batch& batch = {}) = 0;
-  /// Returns whether gemm() of several products of one shape is faster than as many calls.
+  /// Returns whether one gemm() of several products of one shape is faster than one call for each.
   virtual bool batches() const = 0;
-  /// Rounds a matrix, which is not transposed, to FP8 numbers of the same shape (fp8.h), each block by a scale of its
-  /// own, and sets those. Where both have tiles, `turned` gets the transpose.
+  /// Rounds a matrix, which is not transposed, to FP8 numbers of the same shape (fp8.h), and sets the scale of each
+  /// block. If both have tiles, `turned` gets the transpose.
   virtual void round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matrix* turned = nullptr) = 0;
   /// Computes out = a b^T, or out += a b^T, of FP8 numbers; b has tiles. `out` is not transposed.
   virtual void gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into = Into::overwrite) = 0;
@@ -126,47 +126,47 @@ class Math {
   virtual void add(TensorView from, TensorView to) = 0;
   /// Computes t *= by.
   virtual void scale(TensorView t, double by) = 0;
-  /// Converts: to = from in another element type, to nearest even.
+  /// Converts to = from into another element type, rounded to nearest even.
   virtual void convert(TensorView from, TensorView to) = 0;
 
   virtual void norm(const NormInput& in, TensorView out) = 0;
   /// Turns d from d_out to d_x, in place; overwrites d_gain.
   virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
-  /// Rotates the last d numbers of each head of rows (tokens, heads `head`) in place: numbers j and j + d / 2 of them,
-  /// by the angle whose cosine and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), of the sums'
-  /// type. Back: its negative.
+  /// Rotates the last d numbers of each head of rows (tokens, heads `head`) in place: each pair of numbers j and j + d
+  /// / 2, by the angle whose cosine and sine are numbers j and j + d / 2 of row token % L of `turns` (L, d), which are
+  /// of the sums' type. Turn::back rotates by the negative angle.
   virtual void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) = 0;
-  /// Turns scores (n, rows, L), in place, into softmaxes of scale times the numbers that a row's token sees, and 0
-  /// beyond. The rows are those of a sequence's last tokens.
+  /// Turns scores (n, rows, L), in place, into softmaxes of scale times the scores that a row's token sees; all other
+  /// scores become 0. The rows are those of a sequence's last tokens.
   virtual void attention_softmax(TensorView scores, double scale, SeenTokens seen) = 0;
-  /// Sets d = scale p (d - <p, d>), in place, row by row; p is what attention_softmax made.
+  /// Sets d = scale p (d - <p, d>), in place, row by row; p is the result of attention_softmax().
   virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, SeenTokens seen) = 0;
-  /// Makes the heads of an attention (attention_heads.h): of GEMMs and those softmaxes where a device has nothing
+  /// Makes the heads of an attention (attention_heads.h), out of GEMMs and these softmaxes if a device has nothing
   /// better. Scores that they keep are tensors of `kept`.
   virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept);
 
-  // What a model computes beside its layers.
+  // Computations of a model outside its layers.
 
-  /// Sets out (tokens, M) to each token's row of `table` (rows, M), zeros where the table lacks it, or adds the row.
+  /// Sets out (tokens, M) to each token's row of `table` (rows, M), zeros if the table lacks the row, or adds the row.
   virtual void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) = 0;
   /// Adds to each row of `table` the rows of d (tokens, M) of its tokens, in their order.
   virtual void add_to_rows(TensorView d, const TokenRows& rows, TensorView table) = 0;
-  /// Sets sums (tokens, kSoftmaxSums), float64, by the logits (tokens, words) of a part of the vocabulary: the largest,
-  /// the sum of exponentials over it, the target's (0: not in this part). Leaves in `logits` what
-  /// cross_entropy_backward() reads.
+  /// Sets sums (tokens, kSoftmaxSums), float64, from the logits (tokens, words) of a part of the vocabulary: the
+  /// largest logit, the sum of exponentials relative to it, and the target's logit (0: not in this part). Leaves in
+  /// `logits` what cross_entropy_backward() reads.
   virtual void softmax_sums(TensorView logits, const Targets& targets, TensorView sums) = 0;
-  /// Turns what softmax_sums() left into the gradient of the logits: (p - [target]) / counted, 0 where there is no
-  /// target. p is the softmax over all parts of the vocabulary, whose sums (parts, tokens, kSoftmaxSums) has; this one
-  /// is `part`.
+  /// Turns what softmax_sums() left into the gradient of the logits: (p - [target]) / counted, 0 for tokens without a
+  /// target. p is the softmax over all parts of the vocabulary, by the sums (parts, tokens, kSoftmaxSums) of all parts;
+  /// the logits are those of `part`.
   virtual void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part,
                                       double counted) = 0;
-  /// Adds to *sum, float64 in this memory, the sum of squares of t over `copies`.
+  /// Adds to *sum, float64 in this memory, the sum of squares of t divided by `copies`.
   virtual void add_squares(TensorView t, int copies, double* sum) = 0;
-  /// Takes a step. CUDA: value and gradient have one type, and what is float32 or less is computed in float32.
+  /// Takes a step. CUDA: value and gradient have one type; float32 and narrower types are computed in float32.
   virtual void step(const WeightStep& step) = 0;
 };
 
-/// Computes by cpu/math.h and has no state.
+/// Returns the CPU's math, which computes by cpu/math.h and has no state.
 Math& cpu_math();
 
 }  // namespace moe

@@ -9,8 +9,8 @@
 namespace moe {
 
 /// Counts this process's Tensors: bytes now, the most since `peak_bytes` was last set, how many were made. Tests and
-/// benches compare before and after. It is no setting: nothing is decided by it, so nobody hands a counter to each
-/// Tensor.
+/// benches compare before and after. Nothing is decided by these counts, so they are global instead of being handed to
+/// each Tensor.
 struct TensorMemory {
   std::atomic<int64_t> live_bytes = 0, peak_bytes = 0, made = 0;
   void take(int64_t bytes) {

@@ -25,7 +25,7 @@ std::shared_ptr<const Tensor> TensorStore::at_least(std::string_view name, int64
   if (found == growing_.end()) found = growing_.emplace(name, nullptr).first;
   std::shared_ptr<const Tensor>& tensor = found->second;
   if (tensor == nullptr || tensor->view().elements() < elements) {
-    tensor = nullptr;  // where nobody else has it, its memory serves the new one
+    tensor = nullptr;  // if nobody else has it, its memory serves the new one
     tensor = std::make_shared<const Tensor>(Tensor({elements}, dtype, memory));
   }
   return tensor;

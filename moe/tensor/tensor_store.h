@@ -1,6 +1,6 @@
 #pragma once
-// Tensors by name. Those who ask for the same name get the same memory: micro-batches of a layer share its
-// weights, and passes of layers that take turns share what each needs meanwhile.
+// Tensors by name. All who ask for the same name get the same memory: micro-batches of a layer share its weights, and
+// passes of layers that take turns share their temporary memory.
 #include <map>
 #include <memory>
 #include <string>
@@ -12,18 +12,18 @@ namespace moe {
 
 class TensorStore {
  public:
-  /// Returns the tensor of this name, zeroed when it is made. It stays where it is as long as the store. Throws
-  /// WrongResult where it was made or lent with another number of elements, or of another type.
+  /// Returns the tensor of this name, zeroed when it is made. It stays at its address as long as the store. Throws
+  /// WrongResult if it was made or lent with another number of elements, or of another type.
   TensorView tensor(std::string_view name, std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory);
-  /// Returns the tensor of this name with at least `elements`, made anew where it has fewer. What has become too small
-  /// lives until the last of those who asked for it lets it go.
+  /// Returns the tensor of this name with at least `elements`, made anew if it has fewer. A tensor that has become too
+  /// small lives until the last of its users releases it.
   std::shared_ptr<const Tensor> at_least(std::string_view name, int64_t elements, DType dtype, MemorySpace& memory);
-  /// Makes `elements` what that name gets, which must outlive the store.
+  /// Lends `elements` to the store under that name; their memory must outlive the store.
   void lend(std::string_view name, TensorView elements) { fixed_[std::string(name)].view = elements; }
 
  private:
   struct Fixed {
-    Tensor owned;  // empty: lent
+    Tensor owned;  // empty if lent
     TensorView view;
   };
   std::map<std::string, Fixed, std::less<>> fixed_;

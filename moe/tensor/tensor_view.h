@@ -1,5 +1,5 @@
 #pragma once
-// A view of somebody's tensor: pointer, shape, type, device. Dense, row-major; owns nothing.
+// A view of a tensor: pointer, shape, type, device. Dense, row-major; owns nothing.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace moe {
 
-/// Selects elements of a tensor: `count` of each `every`, from `first` on; `every` 0: all of them, however many.
+/// A selection of a tensor's elements: `count` of each `every`, from `first` on; `every` 0: all, however many.
 struct OwnElements {
   int64_t first = 0, count = 0, every = 0;
 };
@@ -38,13 +38,13 @@ class TensorView {
     return n;
   }
   int64_t bytes() const { return elements() * bytes_of(dtype_); }
-  /// Points at element `first`.
+  /// Returns the address of element `first`.
   std::byte* at(int64_t first) const { return static_cast<std::byte*>(data_) + first * bytes_of(dtype_); }
-  /// Views the dense part that begins `first` elements in and has its own shape.
+  /// Returns a view of the dense part of this shape that begins at element `first`.
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
     return {at(first), shape, dtype_, device_};
   }
-  /// Views a tensor of the same shape elsewhere.
+  /// Returns a view of a tensor of the same shape at `data`.
   TensorView moved_to(void* data, DeviceKind device, DType dtype) const {
     TensorView moved = *this;
     moved.data_ = data;
@@ -52,7 +52,7 @@ class TensorView {
     moved.dtype_ = dtype;
     return moved;
   }
-  /// Views the whole as a vector.
+  /// Returns a view of the whole as a vector.
   TensorView flat() const { return part(0, {elements()}); }
   DType dtype() const { return dtype_; }
   DeviceKind device() const { return device_; }
@@ -70,7 +70,7 @@ inline OwnElements own_of(const OwnElements& own, TensorView tensor) {
   return own.every == 0 ? OwnElements{0, tensor.elements(), tensor.elements()} : own;
 }
 
-/// Counts the elements of a tensor that are selected.
+/// Returns the number of a tensor's elements that are selected.
 inline int64_t count_of(const OwnElements& own, TensorView tensor) {
   return own.every == 0 ? tensor.elements() : tensor.elements() / own.every * own.count;
 }

@@ -1,6 +1,6 @@
 // Computes attention by LibTorch's scaled_dot_product_attention, whose backward is autograd's. LibTorch chooses the
-// kernel: of 16 bits FlashAttention's or cuDNN's, of float32 mostly one that needs no matrix (L, L) either. Where it
-// has none for a type and shape, it takes products and a softmax.
+// kernel: FlashAttention's or cuDNN's for 16 bits, for float32 mostly one that needs no matrix (L, L) either. If it has
+// no kernel for a type and shape, it uses products and a softmax.
 //
 // LibTorch's CUDA half is not linked: it is opened beside its CPU half, whose operators then find kernels for GPUs.
 #include <ATen/DeviceAccelerator.h>
@@ -44,7 +44,7 @@ class TorchHeads final : public AttentionHeads {
     });
   }
 
-  // Gives back what the forward kept.
+  // Releases what the forward kept.
   void backward(const HeadInputs&, TensorView, TensorView d_out, const HeadInputs& d) override {
     in_one_line([&] {
       const auto issued_to = own_stream();
@@ -56,22 +56,22 @@ class TorchHeads final : public AttentionHeads {
   }
 
  private:
-  // Lets LibTorch issue to the rank's stream as long as the result lives. A stream that LibTorch didn't make has its
-  // handle as its number (c10/cuda/CUDAStream.cpp, "external").
+  // While the result lives, LibTorch issues to the rank's stream. For a stream that LibTorch didn't make, its number is
+  // its handle (c10/cuda/CUDAStream.cpp, "external").
   std::unique_ptr<c10::StreamGuard> own_stream() const {
     if (!gpu_) return nullptr;
     const auto number = reinterpret_cast<c10::StreamId>(gpu_->stream());
     return std::make_unique<c10::StreamGuard>(c10::Stream(c10::Stream::UNSAFE, device_, number));
   }
 
-  // Gives what LibTorch's allocator has cached back to the GPU, for whoever allocates next.
+  // Returns the memory that LibTorch's allocator has cached to the GPU, for later allocations.
   void release() noexcept {
     mixed_.reset();
     inputs_.clear();
     if (!gpu_) return;
     try {
       at::accelerator::emptyCache();
-    } catch (const c10::Error&) {  // the GPU has failed, and whoever waits for it is told
+    } catch (const c10::Error&) {  // the GPU has failed, which later waits report
     }
   }
 
@@ -106,7 +106,7 @@ class TorchHeads final : public AttentionHeads {
   c10::Device device_ = c10::kCPU;
   double scale_;
   std::vector<at::Tensor> inputs_;  // q, k, v of the last forward
-  at::Tensor mixed_;                // what it made, with what its backward needs
+  at::Tensor mixed_;                // output of the last forward, with the data of its backward
 };
 
 void open_cuda_half() {

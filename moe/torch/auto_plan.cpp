@@ -19,11 +19,11 @@
 namespace moe {
 namespace {
 
-constexpr std::array kDegrees{1, 2, 4};            // at which tasks are profiled
-constexpr int kUntimedSteps = 1, kTimedSteps = 2;  // of each plan
+constexpr std::array kDegrees{1, 2, 4};            // degrees at which tasks are profiled
+constexpr int kUntimedSteps = 1, kTimedSteps = 2;  // steps of each plan
 constexpr size_t kTriedPlans = 3;
 
-// Returns the plan with every task behind the one before it.
+// Returns the plan with every task after the one before it.
 Plan one_by_one(Plan plan) {
   auto structure = std::make_shared<Structure>(*plan.structure);
   for (Task& task : structure->tasks)
@@ -33,11 +33,11 @@ Plan one_by_one(Plan plan) {
   return plan;
 }
 
-// Returns the schedules whose tasks are profiled: one of each flow, and those that halve the backward.
+// Returns the schedules whose tasks are profiled: one per flow, and those that halve the backward.
 std::vector<const Schedule*> profiled_schedules(const LayerCase& shape) {
   std::vector<const Schedule*> chosen{&find_schedule("fsmoe")};
   std::set<Flow> flows{Flow::sharded};
-  const bool alike = shape.parallel.mp * shape.parallel.esp == 1;  // other flows send the same rows over the same ranks
+  const bool alike = shape.parallel.mp * shape.parallel.esp == 1;  // other flows send the same rows to the same ranks
   const auto consider = [&](const Schedule& schedule) {
     if (!schedule.variants.empty() || schedule.packs_experts || (alike && schedule.flow != Flow::sharded)) return;
     if (flows.insert(schedule.flow).second || schedule.halves_backward) chosen.push_back(&schedule);
@@ -49,7 +49,7 @@ std::vector<const Schedule*> profiled_schedules(const LayerCase& shape) {
   return chosen;
 }
 
-// Tasks of a plan that take equally long, and what their time is fitted to.
+// Tasks of a plan with the same duration, and the row to which their time is fitted.
 struct TaskGroup {
   const Plan* plan = nullptr;
   std::vector<const Task*> tasks;
@@ -73,14 +73,14 @@ struct TaskGroup {
     const TaskTerms terms = terms_of(first().kind, first().phase, plan->shape, plan->structure->flow);
     return {terms.of_share(1.0 / first().chunks), seconds};
   }
-  FitSample size_sample(double seconds) const {  // chunks are of unequal rows
+  FitSample size_sample(double seconds) const {  // chunks may have different numbers of rows
     double bytes = 0;
     for (const Task* task : tasks) bytes += plan->works[task->id].bytes;
     return {.size = bytes / static_cast<double>(tasks.size()), .seconds = seconds};
   }
 };
 
-// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price.
+// A phase of SAA's exchange goes to one peer only, and costs a share of an AlltoAll.
 bool is_priced(const Task& task, const Work& work) {
   if (task.kind == TaskKind::exchange) return false;
   if (task.group == GroupKind::none) return has_terms(task.kind);
@@ -100,7 +100,7 @@ std::vector<TaskGroup> groups_of_tasks(const Plan& plan) {
   return all;
 }
 
-// Short tasks need not take longer with size.
+// The times of short tasks need not grow with size.
 LinearFit fit_of(const std::vector<FitSample>& samples, const std::string& what) {
   try {
     return fit_linear(samples, what);
@@ -122,7 +122,7 @@ AutoPlan::AutoPlan(const LayerCase& shape, Communicator& everyone, std::function
         const LayerResult decided = LayerSearch().tune(*schedule, pricer, {.forward = degree, .backward = degree});
         Plan plan = build_plan(*schedule, shape_, decided.decision);
         if (runs_(plan)) plans_.push_back(one_by_one(std::move(plan)));
-      } catch (const Unsupported&) {  // of this shape; others stand for its tasks
+      } catch (const Unsupported&) {  // not for this shape; other schedules cover its tasks
       }
     }
   require<BadInput>(!plans_.empty(), "MoELayer: found plan='auto' and a layer that no schedule runs, expected one");
@@ -142,7 +142,7 @@ bool AutoPlan::take(const std::vector<TaskTime>& tasks, double seconds) {
   return true;
 }
 
-// A collective's own time is that of the rank that came to it last, a computation's that of the slowest rank.
+// A collective's own time is that of the rank that came last, a computation's that of the slowest rank.
 void AutoPlan::gather(const std::vector<TaskTime>& tasks, double seconds) {
   std::vector<double> own;
   for (const TaskTime& time : tasks) own.push_back(time.end_s - time.start_s);
@@ -216,7 +216,7 @@ std::string AutoPlan::ranked_plans() {
       Plan plan = build_plan(schedule, shape_, result.decision);
       if (!runs_(plan)) continue;
       found.push_back({{plan.schedule, plan.degree_forward, plan.degree_backward, result.total_s()}, plan});
-    } catch (const Unsupported&) {  // of this shape, or by tasks that no plan that ran has
+    } catch (const Unsupported&) {  // not for this shape, or it has tasks that no plan ran
     }
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first.predicted_s; });
@@ -231,7 +231,7 @@ std::string AutoPlan::ranked_plans() {
   return document.dump();
 }
 
-// Rank 0 decides for all, so that ranks whose processors round otherwise cannot differ.
+// Rank 0 decides for all, so that ranks whose processors round differently cannot disagree.
 void AutoPlan::begin_trying() {
   std::string text = ranked_plans();
   auto bytes = static_cast<int64_t>(text.size());

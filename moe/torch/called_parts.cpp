@@ -50,9 +50,9 @@ TensorView view_of(const torch::Tensor& t, DType dtype) {
                         : view.part(0, {1, 1, t.size(0)});
 }
 
-/// Parameters of a module of Python's, and their gradients.
+/// Parameters of a Python module, and their gradients.
 struct CalledParameters {
-  /// Copies the weights, whose names begin with `prefix`, of the first rank of `copies`, which all have them.
+  /// Copies the weights whose names begin with `prefix` from the first rank of `copies`, all of whose ranks have them.
   CalledParameters(const RankShape& rank, Communicator& copies, const PythonParts& python, std::string_view prefix) {
     const auto stream = make_cpu_device()->make_stream("weights of Python's");
     const torch::Tensor like = torch::empty({0}, cpu::scalar_type(rank.dtype()));
@@ -88,7 +88,7 @@ struct CalledParameters {
   std::vector<Parameter> shown;
 };
 
-/// A gate that Python computes, with parameters of its own. Its operators know it by the number of its layer.
+/// A gate that Python computes, with parameters of its own. Its operators identify it by the number of its layer.
 class CalledGate final : public Gate {
  public:
   CalledGate(int64_t layer, CalledParameters parameters, std::shared_ptr<bool> keeps)
@@ -131,7 +131,7 @@ class CalledGate final : public Gate {
   std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
 };
 
-/// Experts that Python computes, each with parameters of its own and all of the hidden size (ESP 1).
+/// Experts that Python computes, each with its own parameters and the whole hidden size (ESP 1).
 class CalledExperts final : public Expert {
  public:
   CalledExperts(int64_t layer, std::vector<CalledParameters> experts, std::shared_ptr<bool> keeps)
@@ -141,7 +141,7 @@ class CalledExperts final : public Expert {
     static const auto kCall = find_operator<void(int64_t)>("moetune::experts_begin");
     kCall.call(layer_);
   }
-  void reserve(int64_t) override {}  // Python keeps what autograd does
+  void reserve(int64_t) override {}  // in Python, autograd keeps the activations
 
   void forward(TensorView input, std::span<const Rows> rows, TensorView output) override {
     static const auto kCall =
@@ -202,14 +202,14 @@ class CalledExperts final : public Expert {
     }
   }
 
-  // The chunk that overwrites need not have rows of every expert.
+  // The chunk that overwrites need not have rows of every expert, so all gradients are cleared first.
   void begin_gradients(Into into) {
     if (into == Into::add) return;
     for (CalledParameters& expert : experts_)
       for (torch::Tensor& gradient : expert.gradients) gradient.zero_();
   }
 
-  // Returns the gradients of the rows, if `inputs`, and behind them of the parameters, if `weights`.
+  // Returns the gradients of the rows, if `inputs`, and after them those of the parameters, if `weights`.
   std::vector<torch::Tensor> gradients(const ExpertPass& pass, size_t expert, TensorView d_output, bool inputs,
                                        bool weights) {
     static const auto kCall =
@@ -226,7 +226,7 @@ class CalledExperts final : public Expert {
   std::shared_ptr<bool> keeps_;  // whether graphs are kept for a backward
 };
 
-/// Numbers the rows that a layout holds: stream after stream, expert after expert, each one's in their order.
+/// Numbers the rows of a layout: stream after stream, expert after expert, and in their order within each.
 class RowNumbers {
  public:
   explicit RowNumbers(const RowLayout& layout) : layout_(layout) {
@@ -238,7 +238,7 @@ class RowNumbers {
   }
   int64_t rows() const { return rows_; }
 
-  /// Returns the row of each pair, (tokens, choices); -1: it has none here.
+  /// Returns the number of each pair's row, (tokens, choices); -1: no row here.
   torch::Tensor of_pairs(const Routing& routing) const {
     torch::Tensor numbers = torch::full({routing.tokens, routing.choices}, -1, torch::kLong);
     auto* number = numbers.data_ptr<int64_t>();
@@ -251,13 +251,13 @@ class RowNumbers {
     return numbers;
   }
 
-  /// Copies rows of a layout into a tensor by their numbers.
+  /// Copies rows of a layout into a tensor, ordered by their numbers.
   torch::Tensor packed(TensorView data) const {
     torch::Tensor rows = torch::empty({rows_, layout_.model_dim()}, cpu::scalar_type(data.dtype()));
     for_each(data, rows, [](std::byte* at, std::byte* row, size_t bytes) { std::memcpy(row, at, bytes); });
     return rows;
   }
-  /// Copies them back.
+  /// Copies the rows back.
   void unpack(const torch::Tensor& rows, TensorView data) const {
     for_each(data, rows, [](std::byte* at, std::byte* row, size_t bytes) { std::memcpy(at, row, bytes); });
   }
@@ -305,7 +305,7 @@ class CalledOrder final : public Order {
   }
 
  private:
-  // Returns the rows or, from their gradients, the tokens' gradients.
+  // Returns the rows or, given their gradients, the tokens' gradients.
   torch::Tensor order_of(const Routing& routing, TensorView tokens, const RowNumbers& numbers,
                          const std::optional<torch::Tensor>& d_rows) const {
     static const auto kCall = find_operator<torch::Tensor(int64_t, const torch::Tensor&, const torch::Tensor&, int64_t,
@@ -315,7 +315,7 @@ class CalledOrder final : public Order {
     require_like("order", found, d_rows ? x : x.new_empty({numbers.rows(), x.size(1)}));
     return found.contiguous();
   }
-  // Returns the output or, from its gradient, the gradients of rows and weights.
+  // Returns the output or, given its gradient, the gradients of rows and weights.
   std::vector<torch::Tensor> i_order_of(const Routing& routing, RowsView rows,
                                         const std::optional<torch::Tensor>& d_output) const {
     static const auto kCall =

@@ -22,7 +22,7 @@ std::vector<int64_t> sizes_of(TensorView view) {
   return sizes;
 }
 
-// Views this rank's part of a weight, or its gradient, with as many axes as the whole has.
+// Returns a view of this rank's part of a weight, or its gradient, with as many axes as the whole weight has.
 TensorView with_axes(const Parameter& p, TensorView view) {
   const auto [a, b, c] = std::tuple(p.axes[0].count, p.axes[1].count, p.axes[2].count);
   if (p.dimensions == 1) return view.part(0, {c});
@@ -31,7 +31,7 @@ TensorView with_axes(const Parameter& p, TensorView view) {
 
 bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
 
-// Shows the layer's own memory, which is the CPU's; `owner`, where there is one, lives as long.
+// Returns a tensor that shares the layer's memory, which is the CPU's; `owner`, if there is one, lives as long.
 torch::Tensor shared(TensorView view, std::shared_ptr<void> owner = nullptr) {
   return torch::from_blob(
       view.data(), sizes_of(view), [owner = std::move(owner)](void*) {}, cpu::scalar_type(view.dtype()));
@@ -41,16 +41,16 @@ bool shows(const torch::Tensor& tensor, TensorView view) {
   return tensor.defined() && tensor.data_ptr() == view.data();
 }
 
-// Likewise; `last` is what showed it, or other memory, the last time.
+// Likewise; `last` is the tensor of the previous call, which is used again if it still shares that memory.
 const torch::Tensor& shared(TensorView view, torch::Tensor& last, const std::shared_ptr<void>& owner = nullptr) {
   if (!shows(last, view)) {
-    const c10::InferenceMode no_inference(false);  // whose tensors others could not write
+    const c10::InferenceMode no_inference(false);  // tensors made in inference mode could not be written by others
     last = shared(view, owner);
   }
   return last;
 }
 
-constexpr int64_t kCopiedHere = 1 << 15;  // bytes; more are copied by ATen's threads
+constexpr int64_t kCopiedHere = 1 << 15;  // bytes; larger copies are made by ATen's threads
 
 torch::Tensor read(TensorView view, MemorySpace& memory, torch::Tensor& last) {
   if (is_here(view) && view.bytes() > kCopiedHere) return shared(view, last).clone();
@@ -62,7 +62,7 @@ torch::Tensor read(TensorView view, MemorySpace& memory, torch::Tensor& last) {
   return copy;
 }
 
-// Returns whether a tensor's memory is a copy of the view's, byte by byte.
+// Returns whether a tensor's memory can be a copy of the view's, byte by byte.
 bool is_alike(const torch::Tensor& tensor, TensorView view) {
   return tensor.scalar_type() == cpu::scalar_type(view.dtype()) && tensor.is_cpu() && tensor.is_contiguous() &&
          tensor.numel() == view.elements() && !tensor.is_neg() && !tensor.is_conj();
@@ -80,8 +80,8 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory, torch:
   memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 
-// Gives all tensors that share a storage memory of their own, with the same values. The old one lives as long, for
-// arrays of NumPy's that show it.
+// Gives all tensors that share a storage memory of their own, with the same values. The old memory lives as long, for
+// NumPy arrays that share it.
 void move_out(const torch::Storage& storage) {
   struct Moved {
     c10::DataPtr now, before;
@@ -93,10 +93,10 @@ void move_out(const torch::Storage& storage) {
   c10::DataPtr held(
       data, moved.get(), [](void* of) { delete static_cast<Moved*>(of); }, c10::kCPU);
   moved->before = storage.unsafeGetStorageImpl()->set_data_ptr(std::move(held));
-  static_cast<void>(moved.release());  // the storage's
+  static_cast<void>(moved.release());  // now owned by the storage
 }
 
-// Returns the first line of an exception's text. Those of torch add a backtrace; those of Python have no text here.
+// Returns the first line of an exception's text. Torch's exceptions add a backtrace; Python's have no text here.
 std::string line_of(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
   const std::string_view text = torchs ? torchs->what_without_backtrace() : error.what();
@@ -106,11 +106,11 @@ std::string line_of(const std::exception& error) {
 }  // namespace
 
 struct MoeLayerModule::Noise {
-  uint64_t step = 0;  // of the gate's noise
+  uint64_t step = 0;  // step of the gate's noise
   bool noisy = true;
 };
 
-// What forward and backward share; a graph that is still to be run backward keeps it.
+// The state that forward and backward share; a graph whose backward has yet to run keeps it alive.
 struct MoeLayerModule::Runner {
   Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses,
          std::shared_ptr<std::recursive_mutex> held)
@@ -140,24 +140,24 @@ struct MoeLayerModule::Runner {
   std::unique_ptr<Device> device;
   Executor executor;
   std::unique_ptr<Stream> finish;
-  std::vector<TensorView> values;     // of each weight, in the layer's memory
-  std::vector<torch::Tensor> memory;  // of each weight in the CPU's memory: whose storage all share that it is bound to
-  std::vector<std::array<torch::Tensor, 2>> gradients;  // of each weight; passes may take turns between two places
+  std::vector<TensorView> values;     // weights in the layer's memory
+  std::vector<torch::Tensor> memory;  // by weight, in the CPU's memory: all tensors bound to it share its storage
+  std::vector<std::array<torch::Tensor, 2>> gradients;  // of each weight; passes may alternate between two places
   std::vector<torch::Tensor> given;                     // the last backward's gradients, which share the layer's memory
-  torch::Tensor input, output, input_gradient, output_gradient;  // in the CPU's memory
+  torch::Tensor input, output, input_gradient, output_gradient;  // all in the CPU's memory
   Noise noise;
-  std::optional<Noise> repeated;  // while a backward runs its forward again
-  int losses_apart = 1;           // over so many the loss is averaged
+  std::optional<Noise> repeated;  // set while a backward runs its forward again
+  int losses_apart = 1;           // number of ranks over which the loss is averaged
   RunnerSeconds seconds;
   const RunTimes* times = nullptr;                       // the executor's
-  int64_t forwards = 0, backwards = 0;                   // so far
-  int64_t activations = 0;                               // of which forward they are kept; 0: used up
-  std::function<void(const std::string&)> told_failure;  // of a backward
-  std::shared_ptr<std::recursive_mutex> alone;  // of the thread that computes; a checkpoint's backward calls forward
+  int64_t forwards = 0, backwards = 0;                   // numbers of passes so far
+  int64_t activations = 0;                               // the forward whose activations are kept; 0: used up
+  std::function<void(const std::string&)> told_failure;  // called if a backward fails
+  std::shared_ptr<std::recursive_mutex> alone;           // held while computing; a checkpoint's backward calls forward
 };
 
-// Gives the layer the weights' values. A weight with memory of its own gets the layer's; whoever had that before keeps
-// the values it had.
+// Copies the weights' values into the layer. A weight with other memory is given the layer's; tensors that shared it
+// before keep their values.
 void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   require_equal<BadInput>(weights.size(), values.size(), "weights of the layer");
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -175,14 +175,14 @@ void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   }
 }
 
-// Whoever still has a gradient of the last backward keeps its values.
+// If someone still holds a gradient of the last backward, it keeps its values.
 void MoeLayerModule::Runner::keep_given() {
   for (const torch::Tensor& gradient : given)
     if (gradient.storage().use_count() > 1) move_out(gradient.storage());
   given.clear();
 }
 
-// Returns a weight's gradient, in the layer's own memory where that is the CPU's: until the next backward.
+// Returns a weight's gradient, until the next backward in the layer's own memory if that is the CPU's.
 torch::Tensor MoeLayerModule::Runner::give(size_t weight, TensorView gradient) {
   auto& [last, other] = gradients[weight];
   if (!shows(last, gradient)) std::swap(last, other);
@@ -263,7 +263,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     return gradients;
   }
 
-  // Which ranks run a forward again depends on counts alone, which are the same on all of them.
+  // Whether a forward is run again depends only on counts, which are the same on all ranks.
   void restore_activations() {
     const int64_t before = runner_->forwards;
     runner_->repeated = noise_;
@@ -272,7 +272,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     std::vector<torch::Tensor> weights;
     for (const auto& weight : weights_) weights.push_back(weight.unpack(shared_from_this()));
     if (runner_->activations == forward_) return;
-    // A checkpoint (torch.utils.checkpoint) has just run it when it was asked for what was saved.
+    // A checkpoint (torch.utils.checkpoint) has just run it when it was asked for the saved tensors.
     if (runner_->forwards == before + 1 && runner_->activations == runner_->forwards) return;
     const torch::NoGradGuard no_graph;
     runner_->forward(x, weights);

@@ -1,5 +1,5 @@
-// The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a class of
-// torch's own. It links LibTorch alone, so that one library serves every Python.
+// The library that the Python module moetune.torch loads by torch.ops.load_library: one rank's layer as a torch custom
+// class. It links only LibTorch, so that one library serves every Python.
 #include <ATen/autocast_mode.h>
 #include <algorithm>
 #include <array>
@@ -32,7 +32,7 @@
 namespace moe {
 namespace {
 
-/// Returns what `work` returns. What is BadInput here is ValueError in Python; all else is RuntimeError.
+/// Returns the result of `work`. BadInput becomes ValueError in Python; all else becomes RuntimeError.
 template <class Work>
 auto in_python(Work&& work) {
   try {
@@ -42,7 +42,7 @@ auto in_python(Work&& work) {
   }
 }
 
-/// Where the ranks of a process group meet: a store that torch serves.
+/// Returns how the ranks of a process group meet: in a store that torch serves.
 Launch launch_of(int64_t rank, int64_t ranks, const std::string& store, const std::string& run,
                  int64_t ranks_per_node) {
   LaunchFlags flags{static_cast<int>(rank), static_cast<int>(ranks), store, static_cast<int>(ranks_per_node)};
@@ -57,7 +57,7 @@ Launch launch_of(int64_t rank, int64_t ranks, const std::string& store, const st
 /// This process's rank among those of a process group.
 class Ranks : public torch::CustomClassHolder {
  public:
-  /// `store`: HOST:PORT, empty of one rank. `run`: what tells these ranks' keys from others' in it.
+  /// `store`: HOST:PORT, empty for one rank. `run`: distinguishes these ranks' keys from others' in the store.
   Ranks(int64_t rank, int64_t ranks, const std::string& store, const std::string& run, int64_t ranks_per_node,
         double timeout_s)
       : world_(in_python([&] {
@@ -75,11 +75,11 @@ class Ranks : public torch::CustomClassHolder {
     everyone();
     return world_->topology();
   }
-  /// Returns the numbers of the experts that this rank holds: the first, and how many. `options` are PythonLayer's.
+  /// Returns the number of the first expert that this rank holds, and how many it holds. `options` are PythonLayer's.
   std::vector<int64_t> experts(const std::string& options);
   LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
 
-  /// Ends the other ranks, which would wait for what this one refuses to do, unless they all refuse it alike.
+  /// Ends the other ranks, which would wait for work that this one refuses, unless all refuse it with the same text.
   void refuse(const std::string& why) {
     if (world_ == nullptr || world_->ranks() == 1 || !world_->failure().empty()) return;
     if (world_->every_rank_refuses(why) || !world_->failure().empty()) return;
@@ -108,14 +108,14 @@ bool has_attention(const TableReader& options) { return !options.has("attention"
 
 constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
 
-/// A caller would have to cut samples as ranks have them.
+/// With context parallelism, a caller would have to cut samples as ranks hold them.
 void require_whole_samples(const ParallelShape& parallel) {
   require<Unsupported>(parallel.cp == 1, "{}: found cp = {}, expected 1: MoELayer takes whole samples", kOptions,
                        parallel.cp);
 }
 
-/// Reads the plan: of a file, or of the layer and the schedule that the options name; what these leave open is decided
-/// by nominal costs.
+/// Reads the plan: from a file, or of the layer and the schedule that the options name; nominal costs decide the
+/// rest.
 Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   if (options.has("plan")) {
     const std::string path = options.text("plan");
@@ -137,7 +137,7 @@ Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   require_whole_samples(parallel);
   parallel.nodes = topology.nodes;
   parallel.ranks_per_node = topology.ranks_per_node;
-  if (!has_attention(options)) {  // the least that a plan can have, with heads for any MP
+  if (!has_attention(options)) {  // the smallest attention that a plan can have, with heads for any MP
     layer.heads = parallel.ranks();
     layer.kv_heads = 0;
     layer.head_dim = 1;
@@ -175,8 +175,8 @@ std::vector<int64_t> Ranks::experts(const std::string& options) {
   });
 }
 
-/// Throws RankFailure, with one line on all ranks, unless they have the same options that no plan contains: `seed`,
-/// `losses`, and which parts Python computes.
+/// Throws RankFailure, with one line on all ranks, unless they have the same options that are not part of a plan:
+/// `seed`, `losses`, and which parts Python computes.
 void require_same_options(Communicator& everyone, const LayerSeed& seed, RankLosses losses, const PythonParts& python) {
   static constexpr std::array<std::string_view, 5> kParts{"gate", "experts", "order", "dispatcher", "hook"};
   std::array<uint64_t, 3> own{seed.seed, losses == RankLosses::averaged, 0};
@@ -197,8 +197,8 @@ void require_same_options(Communicator& everyone, const LayerSeed& seed, RankLos
                          line(all[rank]));
 }
 
-/// Stands for attention where a layer has none: h = x. Over MP each rank's part of the sum has its own tokens; a
-/// residual alone is that already.
+/// Replaces attention in a layer without it: h = x. Over MP each rank's part of the sum has its own tokens, which a
+/// residual alone already provides.
 class NoAttention final : public Attention {
  public:
   explicit NoAttention(const RankShape& rank)
@@ -218,7 +218,7 @@ class NoAttention final : public Attention {
   int64_t begin_, own_;
 };
 
-/// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and what else kOptionKeys names.
+/// The layer of MoELayer. `options`: a JSON object with the fields of a layer file and the other keys in kOptionKeys.
 class PythonLayer : public torch::CustomClassHolder {
  public:
   PythonLayer(c10::intrusive_ptr<Ranks> ranks, const std::string& options, int64_t number,
@@ -232,11 +232,11 @@ class PythonLayer : public torch::CustomClassHolder {
     });
   }
 
-  /// Returns the names of the weights, in the order of all that is said of them.
+  /// Returns the names of the weights, in the order that all functions use.
   std::vector<std::string> names() { return names_; }
-  /// Hands over the weights, once, which share the layer's memory.
+  /// Returns the weights, which share the layer's memory; a second call returns none.
   std::vector<torch::Tensor> weights() { return std::exchange(weights_, {}); }
-  /// Returns, of a weight's axes, first, count and total.
+  /// Returns first, count and total of each axis of a weight.
   std::vector<std::vector<int64_t>> shards(int64_t weight) {
     const Parameter p = layer().parameters().at(weight);
     std::vector<std::vector<int64_t>> axes;
@@ -244,7 +244,7 @@ class PythonLayer : public torch::CustomClassHolder {
       axes.push_back({p.axes[axis].first, p.axes[axis].count, p.axes[axis].total});
     return axes;
   }
-  /// Returns first, count and total of the tokens that are this rank's to give.
+  /// Returns first, count and total of the tokens that this rank's caller provides.
   std::vector<int64_t> tokens() {
     const ShardRange& held = layer().shape().held;
     return {held.first, held.count, held.total};
@@ -259,10 +259,10 @@ class PythonLayer : public torch::CustomClassHolder {
   int64_t tasks() { return std::ssize(module_->task_times()); }
   /// Returns one line: the layer, its groups and its schedule.
   std::string line() { return line_; }
-  /// Returns AutoPlan::report() as a document; empty: the plan is given.
+  /// Returns AutoPlan::report() as a document; empty if the plan is given.
   std::string tuning() { return auto_ ? auto_->report().dump() : ""; }
 
-  /// With autocast on, x is converted.
+  /// With autocast on, `given` is converted.
   torch::Tensor forward(const torch::Tensor& given, const std::vector<torch::Tensor>& weights, bool training) {
     return in_python([&] {
       const cpu::UseThreads threads(torch::get_num_threads());
@@ -332,13 +332,13 @@ class PythonLayer : public torch::CustomClassHolder {
                         plan.schedule, plan.degree_forward, plan.degree_backward);
   }
 
-  // Python's are the only ones.
+  // Drops the module's own weights, so that Python's are the only ones.
   void drop_own_weights() {
     for (const auto& weight : module_->named_parameters())
       weight.value().set_data(torch::empty({0}, weight.value().options()));
   }
 
-  // Returns whether a plan leaves a rank the weights and tokens that it has, and calls what Python computes.
+  // Returns whether a plan leaves a rank its weights and tokens, and calls the parts that Python computes.
   bool can_run(const Plan& plan, const RankShape& given) const {
     const RankShape rank = rank_shape(plan.shape, given.rank, plan.structure->flow);
     try {
@@ -350,8 +350,8 @@ class PythonLayer : public torch::CustomClassHolder {
            rank.hidden == given.hidden && rank.heads == given.heads;
   }
 
-  // Takes the times of the last step where the plan is still to be decided. Another plan's layer has memory of its own,
-  // into which the weights move with the next forward.
+  // Takes the times of the last step if the plan is not decided yet. Another plan's layer has other memory, into which
+  // the weights move with the next forward.
   void next_plan(const std::vector<torch::Tensor>& weights) {
     if (!auto_ || module_->backwards() == taken_) return;
     taken_ = module_->backwards();
@@ -368,18 +368,18 @@ class PythonLayer : public torch::CustomClassHolder {
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
   std::shared_ptr<std::recursive_mutex> alone_ = std::make_shared<std::recursive_mutex>();
-  std::shared_ptr<bool> keeps_ = std::make_shared<bool>(true);  // as a backward needs that runs a forward again
+  std::shared_ptr<bool> keeps_ = std::make_shared<bool>(true);  // as needed by a backward that runs a forward again
   std::vector<std::string> names_;
-  std::vector<torch::Tensor> weights_, likes_;  // until they are handed over; of their shapes and types
-  torch::Tensor input_;                         // of its shape and type
+  std::vector<torch::Tensor> weights_, likes_;  // weights until they are handed over; tensors of their shapes and types
+  torch::Tensor input_;                         // has the input's shape and type
   std::string line_;
-  uint64_t steps_ = 0;  // of training, each with the gate's own noise
-  PythonParts python_;  // weights only while a module is made
+  uint64_t steps_ = 0;  // number of training steps, each with its own noise of the gate
+  PythonParts python_;  // has weights only while a module is made
   bool attention_ = true;
   LayerSeed seed_;
   RankLosses losses_ = RankLosses::summed;
-  std::unique_ptr<AutoPlan> auto_;  // null: the plan is given
-  int64_t taken_ = 0;               // backwards of the module that auto_ knows of
+  std::unique_ptr<AutoPlan> auto_;  // null if the plan is given
+  int64_t taken_ = 0;               // backwards of the module whose times auto_ has taken
 };
 
 }  // namespace
@@ -388,12 +388,12 @@ class PythonLayer : public torch::CustomClassHolder {
 TORCH_LIBRARY(moetune, library) {
   using moe::PythonLayer;
   using moe::Ranks;
-  // Python implements these: choices and weights of a gate's tokens, by such parameters; the gradients of its hidden
-  // states and parameters.
+  // Python implements these: choices and weights of a gate's tokens, computed with `parameters`; the gradients of the
+  // gate's hidden states and parameters.
   library.def("gate_forward(int layer, Tensor hidden, Tensor[] parameters, bool keeps) -> (Tensor, Tensor)");
   library.def("gate_backward(int layer, Tensor d_weights) -> Tensor[]");
-  // And these: before a forward; the outputs of an expert's rows, the first of which is number `first`; the gradients
-  // of these rows, if `inputs`, and behind them of the parameters, if `weights`.
+  // And these: a call before a forward; the outputs of an expert's rows, the first of which is number `first`; the
+  // gradients of these rows, if `inputs`, and after them of the parameters, if `weights`.
   library.def("experts_begin(int layer) -> ()");
   library.def(
       "expert_forward(int layer, int expert, int first, Tensor rows, Tensor[] parameters, bool keeps) -> Tensor");

@@ -25,7 +25,7 @@ namespace {
 constexpr int kKept = 2;
 constexpr std::string_view kStep = "step-";
 
-/// Returns the steps of a folder, the newest first.
+/// Returns the steps in a folder, the newest first.
 std::map<int64_t, std::string, std::greater<>> steps_in(const std::string& folder) {
   std::map<int64_t, std::string, std::greater<>> steps;
   std::error_code error;
@@ -69,7 +69,7 @@ void write_checkpoint(const std::string& folder, int64_t step, int rank, std::sp
   fs::create_directories(here, error);
   require<BadInput>(fs::is_directory(here), "{}: cannot be made ({}), expected a folder for a checkpoint", here,
                     error.message());
-  fs::remove(manifest_file(here), error);  // or it would be of files of two runs
+  fs::remove(manifest_file(here), error);  // or the old manifest would cover files of two runs
   std::vector<SafeTensor> stored;
   TensorNotes notes;
   std::deque<HostCopy> copies;
@@ -91,7 +91,7 @@ Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int rank
 }
 
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
-  std::string unreadable;  // the newest of the checkpoints that were complete once
+  std::string unreadable;  // the newest checkpoint that was completed once but can't be read
   for (const auto& [step, path] : steps_in(folder)) {
     std::string why;
     if (auto checkpoint = whole_checkpoint(path, Contents::compared, why)) return checkpoint;
@@ -232,14 +232,14 @@ ShardAxes checked_axes(const RankParts& parts, const StoredTensor& stored, const
   return *axes;
 }
 
-/// Fills what `filled` lacks.
+/// Copies the elements that `filled` lacks from one rank's file.
 void take_part(RankParts& parts, const ShardedTensor& wanted, std::vector<bool>& filled) {
   const StoredTensor* stored = parts.file.find(wanted.name);
   if (stored == nullptr) return;
   const int64_t width = bytes_of(wanted.data.dtype());
   for (const ShardRun& run : common_runs(checked_axes(parts, *stored, wanted), wanted.axes)) {
     const auto first = filled.begin() + run.to, last = first + run.count;
-    if (std::find(first, last, false) == last) continue;  // a copy of another rank's
+    if (std::find(first, last, false) == last) continue;  // other ranks' copies have filled it already
     parts.file.read(*stored, run.from * width, {wanted.data.at(run.to), static_cast<size_t>(run.count * width)});
     std::fill(first, last, true);
   }

@@ -16,44 +16,44 @@ namespace moe {
 struct Checkpoint {
   std::string folder;  // FOLDER/step-NNNNNN
   int64_t step = 0;
-  int ranks = 0;         // that wrote it
-  std::string settings;  // the text that complete_checkpoint was given
+  int ranks = 0;         // number of ranks that wrote it
+  std::string settings;  // the text that complete_checkpoint() got
 };
 
-/// Writes one rank's part of FOLDER/step-NNNNNN, which `memory` has; makes the folders. A checkpoint of that step that
-/// was there counts no more until it is completed again. Throws BadInput naming the file if it can't be written.
+/// Writes one rank's part of FOLDER/step-NNNNNN from `memory`; makes the folders. An existing checkpoint of that step
+/// is no longer valid until it is completed again. Throws BadInput naming the file if it can't be written.
 void write_checkpoint(const std::string& folder, int64_t step, int rank, std::span<const ShardedTensor> tensors,
                       MemorySpace& memory = cpu_memory());
 
-/// Called by one rank, once all have written: writes the manifest, `settings` in it (any UTF-8 text), then removes
-/// the steps that are older than the newest two checkpoints. Throws BadInput naming a rank's file that is not there.
+/// Called by one rank, after all have written: writes the manifest with `settings` (any UTF-8 text), then removes the
+/// steps older than the newest two checkpoints. Throws BadInput naming a rank's file that does not exist.
 Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int ranks, const std::string& settings);
 
-/// Returns the newest checkpoint of a folder. Skips what is torn, changed or was never completed, with a warning.
-/// Returns nothing if no checkpoint was ever completed, or if there is no folder. Throws BadInput if none of the
-/// completed ones can be read.
+/// Returns the newest checkpoint of a folder. Skips checkpoints that are torn, changed or were never completed, with a
+/// warning. Returns nothing if no checkpoint was ever completed, or if there is no folder. Throws BadInput if no
+/// completed checkpoint can be read.
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
-/// Fills each tensor, in `memory`, from whatever parts overlap it. Tensors of the checkpoint that nobody asks for are
-/// left out. Throws BadInput naming file and tensor where its type or the whole's shape are others, and folder, tensor
-/// and the first element that no part has.
+/// Fills each tensor, in `memory`, from all stored parts that overlap it. Other tensors of the checkpoint are ignored.
+/// Throws BadInput naming file and tensor if its type or the shape of the whole differ, and naming folder, tensor and
+/// the first element that no part has.
 void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors,
                      MemorySpace& memory = cpu_memory());
 
-// The names and texts on which those who write and those who read checkpoints agree.
+// The names and texts that are shared by the code that writes and the code that reads checkpoints.
 
-/// These return "FOLDER/step-000120", and the files in it.
+/// Return "FOLDER/step-000120", and the files in it.
 std::string step_folder(const std::string& folder, int64_t step);
 std::string rank_file(const std::string& step_folder, int rank);
 std::string manifest_file(const std::string& step_folder);
 
 /// Writes the manifest of files that are all there. Throws BadInput naming one that is not.
 void write_manifest(const Checkpoint& checkpoint);
-/// Returns whether the folder of a step was completed once: its manifest is there, readable or not.
+/// Returns whether the step in this folder was ever completed: its manifest exists, readable or not.
 bool is_complete(const std::string& step_folder);
-/// Whether files are read to compare their checksums, beside their sizes.
+/// Whether the files' checksums are compared (which reads them), or only their sizes.
 enum class Contents : uint8_t { unread, compared };
-/// Returns the whole checkpoint in a folder of a step; nothing, and in `why` the reason, where it is none.
+/// Returns the whole checkpoint in the folder of a step; if it is not one, returns nothing and sets `why`.
 std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
 
 }  // namespace moe

@@ -44,7 +44,7 @@ void check(const TrainedTensor& t, DeviceKind kind) {
 
 bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
 
-// Sets a master to what its weight is now.
+// Sets a master to the present value of its weight.
 void copy_to_master(TensorView value, const OwnElements& own, TensorView master, MemorySpace& memory) {
   const HostCopy from(value, memory), to(master, memory);
   for (int64_t i = 0; i < master.elements(); ++i)
@@ -116,7 +116,7 @@ std::vector<OptimizerState> Optimizer::states() const {
     const Trained& trained = trained_[i];
     const auto add = [&](const char* name, TensorView state) {
       if (state.data() == nullptr) return;
-      const TensorView& value = trained.tensor.value;  // whose shape the states of all of it have
+      const TensorView& value = trained.tensor.value;  // the states of all of it have its shape
       const bool all = state.elements() == value.elements();
       states.push_back({fmt::format("{}.{}", trained.tensor.name, name), i,
                         all ? value.moved_to(state.data(), state.device(), state.dtype()) : state});

@@ -1,5 +1,5 @@
 #pragma once
-// SGD with momentum and AdamW on this rank's parts of the weights, where those lie.
+// SGD with momentum and AdamW on this rank's parts of the weights, in the memory of the weights.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,51 +13,51 @@ namespace moe {
 struct OptimizerSettings {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;
-  double momentum = 0.9;                              // of sgd
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // of adamw
+  double momentum = 0.9;                              // momentum of sgd
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  // parameters of adamw
   double weight_decay = 0;
-  double clip_norm = 0;       // the most that the gradients' norm may be; 0: any
-  int64_t warm_up_steps = 0;  // the rate grows linearly over these
-  int64_t steps = 0;          // the rate falls to `least_share` of it by the last of these; 0: it stays
+  double clip_norm = 0;       // largest norm of the gradients; 0: no limit
+  int64_t warm_up_steps = 0;  // steps over which the rate grows linearly
+  int64_t steps = 0;          // the last of these steps has the rate `least_share` x rate; 0: the rate stays
   double least_share = 0;
 };
 
-/// Returns the rate of a step, counted from 0. Step warm_up_steps - 1 and the next one have the whole rate; from there
-/// it falls along half a cosine. Step `steps` - 1 and all after it have its least share.
+/// Returns the rate of a step, counted from 0. Steps warm_up_steps - 1 and warm_up_steps have the full rate; after that
+/// the rate falls along half a cosine. Step `steps` - 1 and all later ones have its least share.
 double learning_rate_at(const OptimizerSettings& settings, int64_t step);
 
-/// Names a weight and its gradient: views of equal shape in one memory, which outlive the optimizer. Norms and biases
-/// do not decay.
+/// A weight and its gradient: views of equal shape in one memory, which outlive the optimizer. Norms and biases do not
+/// decay.
 struct TrainedTensor {
   std::string name;
-  TensorView value, gradient;  // of any types
+  TensorView value, gradient;  // may have different types
   bool decays = true;
-  OwnElements own = {};  // what this optimizer has states of, and changes
+  OwnElements own = {};  // elements that this optimizer has states of, and changes
 };
 
-/// What a checkpoint must have beside the weights: elements that go with the own ones of `of`, the index of a
-/// tensor.
+/// A state that a checkpoint must have beside the weights: one element for each own element of tensor `of`, which is
+/// the index of a tensor.
 struct OptimizerState {
   std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"
   size_t of = 0;
   TensorView value;
 };
 
-/// Steps tensors, with states in float32, of float64 weights in float64. 16-bit weights have float32 masters, which
-/// take the steps and are then rounded to the weights.
+/// Takes optimizer steps of tensors, with states in float32, or float64 for float64 weights. 16-bit weights have
+/// float32 masters, which take the steps and are then rounded to the weights.
 class Optimizer {
  public:
-  /// Makes the states, in `math`'s memory; masters begin as the weights are now. `math` outlives the optimizer. Throws
-  /// BadInput naming a setting that can't be, or a tensor that lies elsewhere or whose gradient has another shape.
+  /// Makes the states, in `math`'s memory; masters begin as the present weights. `math` outlives the optimizer. Throws
+  /// BadInput naming an invalid setting, or a tensor that lies elsewhere or whose gradient has another shape.
   Optimizer(const OptimizerSettings& settings, std::vector<TrainedTensor> tensors, Math& math = cpu_math());
 
   /// Takes a step, counted from 0 without a gap (AdamW's bias correction), on the stream that the math uses. Gradients
-  /// are multiplied by `gradient_scale` first: the caller averages, who knows what others have. `squares`: the sum of
-  /// squares of all gradients, in the math's memory, whose root clip_norm limits; null: nothing is clipped.
+  /// are multiplied by `gradient_scale` first, by which the caller averages over ranks. `squares`: the sum of squares
+  /// of all gradients, in the math's memory, whose root clip_norm limits; null: nothing is clipped.
   ///   sgd    g += weight_decay w; v = momentum v + g; w -= rate v
   ///   adamw  w -= rate weight_decay w; m, v: running means of g and g^2; w -= rate m' / (sqrt(v') + epsilon), with
   ///          m' = m / (1 - beta1^t), v' = v / (1 - beta2^t), t = step + 1
-  /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both as PyTorch's of those names.)
+  /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both as PyTorch's of these names.)
   void step(int64_t step, double gradient_scale = 1, const double* squares = nullptr);
 
   const OptimizerSettings& settings() const { return settings_; }
@@ -66,7 +66,7 @@ class Optimizer {
  private:
   struct Trained {
     TrainedTensor tensor{};
-    Tensor first{}, second{}, master{};  // empty where there is none; first: momentum, moment1
+    Tensor first{}, second{}, master{};  // empty if unused; first: momentum, moment1
   };
 
   OptimizerSettings settings_;

@@ -14,7 +14,7 @@ namespace moe {
 namespace {
 
 constexpr size_t kHeldOutPart = 10;
-constexpr size_t kLeastBytes = 2 * kHeldOutPart;  // a pair of bytes is held out
+constexpr size_t kLeastBytes = 2 * kHeldOutPart;  // so that at least a pair of bytes is held out
 constexpr size_t kBytes = 256;
 
 }  // namespace
@@ -71,9 +71,9 @@ namespace {
 
 constexpr int64_t kMostEntries = int64_t{1} << 22;
 constexpr int kMostSteps = 100'000;
-constexpr double kStationaryError = 1e-13;  // what one step still changes, over all contexts
-constexpr double kShared = 1e-3;            // of each distribution, equal for all tokens: none is impossible
-constexpr uint64_t kAttempts = 64;          // random numbers set aside for one weight
+constexpr double kStationaryError = 1e-13;  // change of one step, summed over all contexts, that ends the iteration
+constexpr double kShared = 1e-3;            // of each distribution, equal for all tokens, so that all are possible
+constexpr uint64_t kAttempts = 64;          // random numbers reserved for one weight
 
 int64_t checked_contexts(const MarkovSettings& s) {
   require<BadInput>(s.order >= 1 && s.order <= 8, "order: found {}, expected 1 to 8", s.order);
@@ -89,12 +89,12 @@ int64_t checked_contexts(const MarkovSettings& s) {
   return contexts;
 }
 
-/// Draws Gamma(shape + 1) by rejection (Marsaglia, Tsang, ACM TOMS 26, 2000), brought down to `shape` by a power.
+/// Draws Gamma(shape + 1) by rejection (Marsaglia, Tsang, ACM TOMS 26, 2000) and reduces it to `shape` by a power.
 double gamma_number(double shape, uint64_t seed, uint64_t index) {
   static const uint64_t kUniforms = stream_of("markov gamma uniforms"), kNormals = stream_of("markov gamma normals");
   const double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   const double power = std::pow(1 - random_uniform(seed, kUniforms, index * kAttempts), 1 / shape);
-  for (uint64_t attempt = 1; attempt < kAttempts; ++attempt) {  // nineteen of twenty first ones are taken
+  for (uint64_t attempt = 1; attempt < kAttempts; ++attempt) {  // nineteen of twenty first attempts are accepted
     const double x = random_normal(seed, kNormals, index * kAttempts + attempt), v = std::pow(1 + c * x, 3);
     const double u = 1 - random_uniform(seed, kUniforms, index * kAttempts + attempt);
     if (v > 0 && std::log(u) < x * x / 2 + d * (1 - v + std::log(v))) return d * v * power;
@@ -149,7 +149,7 @@ void MarkovSource::find_stationary() {
     const double sum = std::accumulate(next.begin(), next.end(), 0.0);
     change = 0;
     for (int64_t i = 0; i < all; ++i) {
-      next[i] = (next[i] / sum + stationary_[i]) / 2;  // half a step: no period stays
+      next[i] = (next[i] / sum + stationary_[i]) / 2;  // half a step, so that periodic chains converge too
       change += std::abs(next[i] - stationary_[i]);
     }
     stationary_.swap(next);
@@ -200,7 +200,7 @@ void mask_tokens(const MaskSeed& seed, int64_t sample, int64_t vocabulary, std::
                  std::span<int32_t> targets) {
   const uint64_t stream = stream_of(seed.held_out ? "held-out masks" : "masks",
                                     static_cast<uint64_t>(seed.step) << 32 ^ static_cast<uint64_t>(sample));
-  // The chosen places are those with the least numbers; three more numbers a place decide what stands there.
+  // The chosen places are those with the smallest numbers; three more numbers per place decide what replaces the token.
   const auto seq = static_cast<uint64_t>(tokens.size());
   std::vector<uint64_t> places(seq);
   std::iota(places.begin(), places.end(), uint64_t{0});

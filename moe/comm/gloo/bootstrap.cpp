@@ -17,8 +17,8 @@ namespace {
 
 constexpr const char* kRefusal = "refusal";
 constexpr const char* kParted = "parted";
-constexpr const char* kLives = "lives";        // how many rank 0 has begun
-constexpr const char* kComplete = "complete";  // of a life: rank 0 has heard all
+constexpr const char* kLives = "lives";        // number of lives that rank 0 has begun
+constexpr const char* kComplete = "complete";  // key of a life, set once rank 0 has heard from all ranks
 
 std::string first_line(const char* path) {
   std::string line;
@@ -32,8 +32,8 @@ std::string host_name() {
   return name;
 }
 
-// Returns what names our machine and its network. Two machines may have one name, and containers of one machine one
-// boot; in different network namespaces they can't reach each other by loopback.
+// Returns a name of our machine and its network. Machines may share a host name, and containers of one machine share
+// its boot; containers in different network namespaces can't reach each other by loopback.
 std::string machine_name() {
   char network[64] = "";
   if (readlink("/proc/self/ns/net", network, sizeof network - 1) < 0) network[0] = '\0';
@@ -83,7 +83,7 @@ void require_same_job(const std::vector<PeerInfo>& peers, const LaunchNames& nam
   }
 }
 
-/// Debian's hosts file calls a machine's own name 127.0.1.1: whoever serves there hears nobody else.
+/// Debian's hosts file maps a machine's own name to 127.0.1.1, where a server hears nobody else.
 std::string why_unreachable(const store::Address& store) {
   if (store.host == "localhost" || store.host.starts_with("127.") || store.host == "::1") return {};
   const std::string address = store::address_towards(store);
@@ -92,12 +92,12 @@ std::string why_unreachable(const store::Address& store) {
                      store.host);
 }
 
-/// Returns what `launch` knows of those that it started.
+/// Returns the failure of a rank that `launch` started; none if none has failed.
 std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
 
 bool refused(store::Store& store) { return store.check({kRefusal}); }
 
-// Ends the start where not all ranks have set their keys. Rank 0 needn't wait for those that let the time-out pass.
+// Ends the start if not all ranks have set their keys. Rank 0 needn't wait for ranks that let the time-out pass.
 [[noreturn]] void fail_to_meet(store::Store& store, const Launch& launch, const std::vector<std::string>& keys,
                                size_t missing, double timeout_s) {
   if (refused(store)) throw RankFailure(store.get(kRefusal));
@@ -151,10 +151,10 @@ void part(store::Store& store, const Launch& launch) {
 
 namespace {
 
-/// Brings the ranks together in a store that may hold what earlier ranks of the run left, where a launcher starts ranks
-/// anew. Idea: rank 0 counts up a number, its life, and all keys lie below the newest. Invariant: an earlier life may
-/// have left anything but an answer to rank 0's newest call, so nobody goes on before rank 0 has heard all answers to
-/// that, and whoever sees a newer life begins again in it.
+/// Brings the ranks together in a store that may hold keys of the run's earlier ranks, if a launcher starts ranks anew.
+/// Idea: rank 0 counts up a number, its life, and all keys lie below the newest life. Invariant: an earlier life may
+/// have left anything except an answer to rank 0's newest call, so no rank goes on before rank 0 has heard all answers
+/// to that call, and a rank that sees a newer life begins again in it.
 class Bootstrap {
  public:
   Bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, double timeout_s)
@@ -178,7 +178,7 @@ class Bootstrap {
     return store_->wait(keys, left_s(), [&] { return over() || refused(*store_) || gone(launch_); });
   }
 
-  /// Goes to the newest life, which rank 0 begins.
+  /// Enters the newest life, which rank 0 begins.
   void enter() {
     if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail({}, 0);
     life_ = run_->add(kLives, launch_.rank == 0 ? 1 : 0);
@@ -188,7 +188,7 @@ class Bootstrap {
   /// Returns false if this life is over.
   bool join(const std::string& ours) {
     if (refused(*store_) || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
-      // The place may be ours of before we were started anew; then rank 0 is started anew too.
+      // Our own earlier process may have taken the place; then rank 0 is started anew too.
       if (launch_.served) store_->wait({"nothing but a new life"}, left_s(), [&] { return over(); });
       if (over()) return false;
       if (refused(*store_)) throw RankFailure(store_->get(kRefusal));

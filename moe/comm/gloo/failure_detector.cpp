@@ -13,14 +13,14 @@
 namespace moe::gloo {
 namespace {
 
-constexpr const char* kFailure = "failure";  // why the run failed: the first who knows sets it
+constexpr const char* kFailure = "failure";  // why the run failed: set by the first rank that knows
 constexpr const char* kLeft = "left";
 constexpr int kFailedCode = 4;
 constexpr double kLeavingIntervalS = 0.02;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
-/// A rank's message: how often it has said something, and whom it has been waiting for; -1: nobody; -2:
+/// A rank's message: the number of its messages so far, and the rank that it has been waiting for; -1: none; -2:
 /// FailureDetector::kConnecting.
 struct Beat {
   uint64_t count = 0;
@@ -97,18 +97,18 @@ void FailureDetector::serve() {
   while (!done(now_s())) {
     try {
       tick();
-    } catch (const std::exception& error) {  // the store is lost, and with it whoever serves it
+    } catch (const std::exception& error) {  // the store is lost, and with it the process that serves it
       end({error.what()});
     }
     pause();
   }
   try {
     store_->set(beat_key(self_.rank), kLeft);
-  } catch (const store::Lost&) {  // nobody is there to be told
+  } catch (const store::Lost&) {  // no store is left to tell the others
   }
 }
 
-/// Returns whether we may leave. Rank 0 leaves last, so that the others can hear why.
+/// Returns whether this rank may leave. Rank 0 leaves last, so that the others can read the reason.
 bool FailureDetector::done(double now) {
   const std::lock_guard lock(mutex_);
   if (leaving_ && self_.rank != 0) return true;
@@ -138,7 +138,7 @@ void FailureDetector::tick() {
   if (const auto stall = overdue()) conclude(*stall);
 }
 
-// Reports only a wait that has lasted, since others draw conclusions from it.
+// Reports a wait only after it has lasted for some time, since others draw conclusions from it.
 void FailureDetector::beat() {
   int waits_for = -1;
   for (const Stall& stall : stalls_)
@@ -162,7 +162,7 @@ void FailureDetector::listen() {
   }
 }
 
-/// Returns the failure behind an operation of ours that has waited for too long.
+/// Returns the failure behind an operation of ours that has waited for too long; none if no operation has.
 std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   const std::vector<Wait> waits = self_.waits();
   std::erase_if(stalls_, [&](const Stall& stall) {
@@ -179,7 +179,7 @@ std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   return std::nullopt;
 }
 
-/// Whoever connects to a rank's port can break a connection between two ranks that are alive.
+/// Checks whether a rank that seems gone still beats: another program can break the connection of two living ranks.
 FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
   if (failure.gone < 0 || failure.gone == self_.rank) return failure;
   const std::vector<std::string> before = beats({failure.gone});
@@ -193,8 +193,8 @@ FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
                   self_.rank, failure.gone)};
 }
 
-/// The peer that doesn't answer may itself wait for another, and that one for a third: follows them to whoever waits
-/// for nobody, or is no longer alive.
+/// A peer that does not answer may itself wait for another, and that one for a third: follows the waits to a rank that
+/// waits for no other, or is no longer alive.
 FailureDetector::Failure FailureDetector::blame(int peer) {
   std::vector<int> all(self_.ranks);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
@@ -218,8 +218,8 @@ FailureDetector::Failure FailureDetector::blame(int peer) {
   }
 }
 
-/// Looks at beats of two moments for a rank that is dead, else for one that waits for nobody: who connects waits for
-/// it.
+/// Compares the beats of two moments to find a rank that is dead, else one that waits for no other: ranks that still
+/// connect wait for that one.
 FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& before,
                                                const std::vector<std::string>& after) const {
   std::optional<Failure> waits_for_nobody;
@@ -233,7 +233,7 @@ FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& b
   return waits_for_nobody.value_or(Failure{fmt::format("ranks can't connect within {:.1f} s", self_.timeout_s)});
 }
 
-/// Announces the failure to all, unless another rank was first: then it is as that one says.
+/// Announces the failure to all ranks, unless another rank announced one first: then that one holds.
 void FailureDetector::conclude(const Failure& failure) {
   end(parse_failure(store_->set_first(kFailure, fmt::format("{} {}", failure.gone, failure.reason))));
 }
@@ -257,7 +257,7 @@ void FailureDetector::end_process(const std::string& reason) {
   _exit(kFailedCode);
 }
 
-/// Sleeps until the next beat is due or somebody wants something.
+/// Sleeps until the next beat is due or a caller wakes the thread.
 void FailureDetector::pause() {
   std::unique_lock lock(mutex_);
   const bool was_leaving = leaving_;

@@ -10,7 +10,7 @@ namespace {
 
 using Blocks = std::vector<int64_t>;
 
-/// Runs one operation on its way through a stream.
+/// An operation on its way through a stream.
 template <class Work>
 class Operation {
  public:
@@ -20,8 +20,8 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  /// Suspects the run if the stream skipped the operation, for which the other ranks would wait. The stream's own
-  /// failure, if we hear of it soon, says more.
+  /// If the stream skipped the operation, the other ranks would wait for it, so this suspects the run. The stream's own
+  /// failure says more, if we hear of it soon.
   ~Operation() {
     if (ran_ || state_->failed()) return;
     try {
@@ -125,14 +125,14 @@ class GlooCommunicator final : public Communicator {
 
   const std::shared_ptr<State> state_;
   const std::shared_ptr<Group> group_;
-  const int exceptions_;  // in flight when it was made
+  const int exceptions_;  // exceptions in flight when this was made
 };
 
 struct Choice {
   int colour = 0, key = 0;
 };
 
-/// Returns what each member of the group chose, by its rank.
+/// Returns the choice of each member of the group, by rank.
 std::vector<Choice> exchange_choices(State& state, const Group& group, const std::string& name, Choice ours) {
   if (group.size() == 1) return {ours};
   const auto fail = [&] { throw RankFailure(fmt::format("rank {} in split: {}", state.rank, state.verdict())); };

@@ -33,7 +33,7 @@ Group::Group(std::string its_name, std::vector<int> world_ranks, int our_rank, s
     : name(std::move(its_name)), ranks(std::move(world_ranks)), rank(our_rank), mesh_(std::move(mesh)) {}
 
 void Group::add(bool send, int peer, const void* data, int64_t bytes) {
-  if (bytes > 0) messages_.push_back({peer, send, const_cast<void*>(data), bytes});  // only read where it is sent
+  if (bytes > 0) messages_.push_back({peer, send, const_cast<void*>(data), bytes});  // only read if it is sent
 }
 
 void Group::exchange(Op op) {
@@ -44,7 +44,7 @@ void Group::exchange(Op op) {
   throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[result.peer]};
 }
 
-// Ranks send to different ones at each distance, so that no rank is everybody's target at once.
+// At each distance every rank sends to a different one, so that no rank is everybody's target at once.
 void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                      const std::vector<int64_t>& receive_bytes) {
   copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[rank]);
@@ -71,8 +71,8 @@ void Group::allgather(const void* send, void* receive, const std::vector<int64_t
   exchange(Op::allgather);
 }
 
-/// Receives the others' data for our block beside each other, then sums all in rank order. `receive` may be our block
-/// of `send`.
+/// Receives the others' data for our block side by side, then sums all in rank order. `receive` may be our block of
+/// `send`.
 template <class T>
 void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, Op op) {
   const int64_t ours = blocks[rank], bytes = ours * int64_t{sizeof(T)};
@@ -120,8 +120,8 @@ void Group::broadcast(void* data, int64_t bytes, int root) {
   exchange(Op::broadcast);
 }
 
-/// Runs a dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d each rank knows of
-/// the 2 d before it.
+/// Runs a dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d, each rank knows that
+/// the 2 d - 1 ranks before it have arrived.
 void Group::barrier() {
   std::byte told{}, heard{};
   for (int distance = 1; distance < size(); distance *= 2) {

@@ -9,7 +9,7 @@ namespace moe::gloo {
 
 namespace {
 
-// Lets others tell, while it lives, that we wait for somebody.
+// While it lives, the other ranks see that we wait for the members of a new group.
 class Connecting {
  public:
   explicit Connecting(State& state) : state_(state) { ++state_.connecting; }
@@ -54,7 +54,7 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
     groups.push_back(group);
     if (aborted) group->abort();
   }
-  // A member that is done with the group before another is connected would break that one's.
+  // A member that is done with the group before another is connected would break that one's connections.
   run(*group, "split", {}, [&] { group->barrier(); });
   return group;
 }

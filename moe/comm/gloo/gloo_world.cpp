@@ -18,7 +18,7 @@
 namespace moe {
 namespace {
 
-constexpr double kRefusalPatienceS = 5;  // in which all ranks find what one has found
+constexpr double kRefusalPatienceS = 5;  // time for all ranks to report a refusal that one has reported
 
 using gloo::State;
 
@@ -31,7 +31,7 @@ int posted_port(const LaunchBoard& board, double timeout_s) {
   return board.port();
 }
 
-/// Opens the store that the launch speaks of; serves it if we are rank 0 and nobody else does.
+/// Opens the store that the launch names; serves it if we are rank 0 and nobody else does.
 std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, State& state,
                                          std::unique_ptr<store::PortFile>& port_file) {
   const double deadline_s = now_s() + start_s;
@@ -56,7 +56,7 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
   return std::make_shared<store::Store>(address, launch.run, server, state.timeout_s);
 }
 
-/// Fills `state` in up to its detector. All ranks leave it together, or all end.
+/// Fills the store, the rank and the topology of `state`. All ranks leave it together, or all end.
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
   const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
   store::Store& store = *state.store;
@@ -75,7 +75,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
-/// With fewer, Gloo's own threads end the process where they accept connections.
+/// With fewer open files, Gloo's own threads end the process when they accept connections.
 void require_open_files(int rank) {
   constexpr rlim_t kFewestFiles = 40;
   rlimit files{};
@@ -97,11 +97,11 @@ void start(const Launch& launch, const GlooJob& job, double start_s, bool ends_p
       gloo::refuse(*state->store,
                    of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
       gloo::part(*state->store, launch);
-    } catch (const store::Lost&) {  // nobody is there to be told
+    } catch (const store::Lost&) {  // no store is left to tell the others
     }
     throw;
   }
-  State* const shared = state.get();  // which outlives its detector
+  State* const shared = state.get();  // the state outlives its detector
   state->detector = std::make_unique<gloo::FailureDetector>(
       state->store,
       gloo::FailureDetector::Rank{.rank = state->rank,
@@ -151,7 +151,7 @@ void GlooWorld::fail(const std::string& why) { state_->fail(why); }
 
 bool GlooWorld::every_rank_refuses(const std::string& why) {
   if (ranks() == 1) return true;
-  // Not by a collective: a rank that does something else is in one of its own.
+  // Not by a collective: a rank that does something else is in a collective of its own.
   const std::string name = fmt::format("refusal/{}", refusals_++);
   const std::vector<std::string> keys = gloo::rank_keys(name, ranks());
   try {
@@ -165,7 +165,7 @@ bool GlooWorld::every_rank_refuses(const std::string& why) {
     return false;
   }
   const std::lock_guard lock(state_->mutex);
-  state_->kept.clear();  // of what was refused
+  state_->kept.clear();  // groups of the work that was refused
   return true;
 }
 

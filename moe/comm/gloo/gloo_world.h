@@ -1,6 +1,6 @@
 #pragma once
-// One process a rank, on one machine or many, over LibTorch's Gloo. Ranks are numbered so that those of a node are
-// neighbours; a rank that dies, is stopped or hangs ends the run on all of them.
+// One process per rank, on one machine or many, over LibTorch's Gloo. The ranks of a node are numbered as neighbours; a
+// rank that dies, is stopped or hangs ends the run on all of them.
 #include <functional>
 #include <memory>
 
@@ -12,23 +12,23 @@ namespace gloo {
 struct State;
 }
 
-/// What a run does, in which all ranks must be equal: a difference ends the run on all with RankFailure naming the
+/// The job of a run, which must be equal on all ranks: a difference ends the run on all with RankFailure naming the
 /// rank and both values.
 struct GlooJob {
-  std::string version;  // of the program
+  std::string version;  // version of the program
   std::string text;     // verb and flags
 };
 
 class GlooWorld final : public World {
  public:
   /// Blocks until all ranks are here, for `start_s` at most. A rank that stays away for so long, or later for
-  /// `timeout_s`, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold unequally many ranks, the
-  /// store's address can't be used, or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo
-  /// writes to connections that a dying rank closes. `ends_process`: a process that a failure finds outside of
-  /// operations ends a few seconds later; false: its next operation throws.
+  /// `timeout_s`, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold different numbers of ranks,
+  /// the store's address can't be used, or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo
+  /// writes to connections that a dying rank closes. `ends_process`: the process ends a few seconds after a failure
+  /// that finds it outside of operations; false: its next operation throws.
   GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60,
             bool ends_process = true);
-  /// Waits, on rank 0, for the others, if all is well.
+  /// On rank 0, waits for the others unless the run has failed.
   ~GlooWorld() override;
   std::string_view backend() const override { return "gloo"; }
   int ranks() const override;
@@ -36,27 +36,27 @@ class GlooWorld final : public World {
   const WorldTopology& topology() const override;
 
   /// Returns the world communicator of this process's rank. Its operations are unpaced: a Pace is BadInput. Every
-  /// communicator that split() makes has connections of its own, so lanes run side by side. A rank that fails publishes
-  /// why before its connections close; all others' operations then end with RankFailure: "rank 1 in 'combine 2/2'
-  /// (alltoall): rank 3 failed: ...".
+  /// communicator from split() has connections of its own, so lanes run side by side. A rank that fails publishes the
+  /// reason before its connections close; the operations of all others then end with RankFailure: "rank 1 in 'combine
+  /// 2/2' (alltoall): rank 3 failed: ...".
   std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// Runs the body on this process's rank. A process that hasn't left its body and destroyed the world a few seconds
-  /// after a failure prints the line and ends with code 4: no thread may keep a failed run alive.
+  /// Runs the body on this process's rank. If the process has not left the body and destroyed the world a few seconds
+  /// after a failure, it prints the line and ends with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
-  /// These serve what ranks do beside this world: failure() returns why the run failed, empty if it hasn't; fail() ends
-  /// it on all of them.
+  /// For work of ranks outside of this world: failure() returns why the run failed, empty if it hasn't; fail() ends the
+  /// run on all ranks.
   std::string failure() const;
   void fail(const std::string& why);
   /// Returns whether every rank calls this with the same text, within a few seconds.
   bool every_rank_refuses(const std::string& why);
 
  private:
-  int refusals_ = 0;  // so far
+  int refusals_ = 0;  // number of refusals so far
 
   std::shared_ptr<gloo::State> state_;
-  int exceptions_ = 0;  // in flight when it was made
+  int exceptions_ = 0;  // exceptions in flight when this was made
 };
 
 }  // namespace moe

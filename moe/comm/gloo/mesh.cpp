@@ -11,19 +11,19 @@
 namespace moe::gloo {
 namespace {
 
-using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // and the peer
+using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // each with its peer
 
-// Long messages go in pieces of so many bytes, so that a slow network shows progress.
+// Bytes of a piece: long messages go in pieces, so that a slow network shows progress.
 constexpr int64_t kPiece = 8 << 20;
-// Waits last longer than any run, since the failure detector decides when to give up. A wait that Gloo ends closes all
-// connections, and the peers would take us for the one that failed.
+// Waits never time out, since the failure detector decides when to give up. If a wait of Gloo's timed out, it would
+// close all connections, and the peers would take us for the rank that failed.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-/// Shows our store as Gloo wants it while it connects: other threads may use ours at once, and no wait outlives the
+/// Wraps our store for Gloo while it connects: other threads may use ours at the same time, and no wait outlives the
 /// run.
 class Keys final : public c10d::Store {
  public:
@@ -60,17 +60,17 @@ class Keys final : public c10d::Store {
   const Rendezvous rendezvous_;
 };
 
-/// Threads that the caller starts meanwhile never preempt another one when they wake, and use any core that the process
-/// has. Gloo's thread tries the lock of a connection again and again while our thread holds it to send. On a core that
-/// both share it would preempt us, and try until its time slice ends: operations of 0.1 ms took 1 to 4 ms (two
-/// processes, a core each). Kept to our share of the cores it would wait for other lanes' senders.
+/// While it lives, threads that the caller starts never preempt another one when they wake, and use any core of the
+/// process. Gloo's thread tries the lock of a connection again and again while our thread holds it to send. On a shared
+/// core it would preempt our thread, and try until its time slice ends: operations of 0.1 ms took 1 to 4 ms (two
+/// processes, a core each). If it were kept to our share of the cores, it would wait for other lanes' senders.
 class Unhurried {
  public:
   Unhurried() {
     sched_getaffinity(0, sizeof cores_, &cores_);
     cpu_set_t all;
     if (sched_getaffinity(getpid(), sizeof all, &all) == 0)
-      sched_setaffinity(0, sizeof all, &all);  // the main thread's
+      sched_setaffinity(0, sizeof all, &all);  // the cores of the main thread
     set(SCHED_BATCH);
   }
   ~Unhurried() {
@@ -82,12 +82,12 @@ class Unhurried {
 
  private:
   void set(int policy) const {
-    if (policy_ != SCHED_OTHER) return;  // the user chose one
+    if (policy_ != SCHED_OTHER) return;  // the user chose another policy
     const sched_param no_priority{};
     sched_setscheduler(0, policy, &no_priority);
   }
 
-  const int policy_ = sched_getscheduler(0);  // of the calling thread, as these cores
+  const int policy_ = sched_getscheduler(0);  // policy of the calling thread, as are the cores
   cpu_set_t cores_{};
 };
 
@@ -113,7 +113,7 @@ struct Mesh::Impl {
 
 Mesh::Mesh(const Rendezvous& rendezvous, const Member& member) : impl_(std::make_unique<Impl>()) {
   auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(rendezvous.timeout_s));
-  options->threads = 0;  // they serve Gloo's collectives; sends and receives are the device's
+  options->threads = 0;  // threads of Gloo's collectives; the device has its own for sends and receives
   {
     const Unhurried while_its_thread_starts;
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(member.address));
@@ -159,7 +159,7 @@ Mesh::Result Mesh::exchange(std::span<const Message> messages, int kind) {
   Result result;
   try {
     result = impl_->post(messages, kind) ? impl_->wait() : Result{End::aborted};
-  } catch (const std::exception&) {  // posting to a closed connection
+  } catch (const std::exception&) {  // posting to a closed connection throws
     result = {End::closed, impl_->peer};
   }
   impl_->peer = -1;

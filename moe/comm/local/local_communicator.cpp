@@ -17,7 +17,7 @@ struct Place {
   int world_rank() const { return group->ranks[rank]; }
 };
 
-/// Runs an operation on its way through a stream.
+/// An operation on its way through a stream.
 class QueuedOperation {
  public:
   /// `member` is our place among those of `rendezvous`: all of the group, or a sender and its receiver.
@@ -83,7 +83,7 @@ class QueuedOperation {
     return longest;
   }
 
-  /// Waits for the end of the operation's pace; returns whether that was still to come.
+  /// Waits for the end of the operation's pace; returns false if that had passed already.
   bool hold(const Rendezvous::Turn& turn, cpu::PaceClock& clock) const {
     if (turn.running) return operation_.pace.pacer->finish(*turn.running);
     if (turn.ends_s > 0) return clock.hold_until(turn.ends_s);

@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-/// Keeps the first exception of the ranks' threads, but an exception of a rank's own before those that it caused.
+/// Keeps the first exception of the ranks' threads, but prefers a rank's own exception to those that it caused.
 class FirstCause {
  public:
   void add(std::exception_ptr error, bool consequence) {
@@ -32,8 +32,8 @@ class FirstCause {
 };
 
 void run_rank(int rank, const std::function<void(int)>& body, local::State& state, FirstCause& cause) {
-  // A lane that hands over to another on its own core wakes it in microseconds, across cores in tens of them; and the
-  // ranks get equal shares whatever else runs.
+  // A lane wakes another one on its own core in microseconds, and across cores in tens of them. Shares of cores also
+  // give the ranks equal time, whatever else runs.
   cpu::keep_to_share(rank, static_cast<int>(state.world->ranks.size()));
   try {
     body(rank);
@@ -73,7 +73,7 @@ void LocalWorld::run(const std::function<void(int rank)>& body) {
     for (int rank = 0; rank < ranks(); ++rank)
       threads.push_back(
           start_thread(fmt::format("rank {}", rank), [&, rank] { run_rank(rank, body, *state_, cause); }));
-  } catch (const std::exception& error) {  // those that run wait for those that don't
+  } catch (const std::exception& error) {  // ranks that run wait for ranks that could not start
     state_->abort(error.what());
     throw;
   }

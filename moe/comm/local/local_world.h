@@ -1,12 +1,12 @@
 #pragma once
-// Ranks as threads of one process: a rendezvous of pointers, then copies. The embedded default, and the emulated
-// cluster's transport: with a Pace, an operation starts when its last rank arrived and ends at_least_s later on all
-// (where the ranks' paces differ, the longest counts); with a pacer, on all or none of them, it ends when that says. A
-// rank whose own copies ended after that counts an overrun.
+// Ranks as threads of one process: they exchange pointers, then copy. The embedded default, and the transport of the
+// emulated cluster: with a Pace, an operation starts when its last rank arrives and ends at_least_s later on all ranks
+// (if their paces differ, the longest counts); with a pacer, which all ranks have or none, the pacer decides the end. A
+// rank whose own copies end after that counts an overrun.
 //
-// Buffers lie in the host's memory or, with streams of a GPU, in that GPU's, the same for all ranks. Then the ranks'
-// threads meet while they issue (all issue in the same order), and their streams wait for each other's events: errors
-// and timeouts show in the thread that issues, and what hangs on the GPU itself is not found out.
+// Buffers lie in the host's memory or, with streams of a GPU, in that GPU's, the same for all ranks. With a GPU, the
+// ranks' threads meet while they issue (all issue in the same order), and their streams wait for each other's events:
+// errors and timeouts appear in the thread that issues, and a hang on the GPU itself is not detected.
 #include <functional>
 #include <memory>
 
@@ -32,8 +32,8 @@ class LocalWorld final : public World {
   /// others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// Runs the body on a thread a rank. Each rank keeps, with the threads it starts, to its share of the cores. A rank
-  /// that dies by an exception names itself in the others' errors. What was aborted stays so: make another world.
+  /// Runs the body on one thread per rank. Each rank keeps, with the threads it starts, to its share of the cores. A
+  /// rank that dies by an exception is named in the others' errors. An aborted world stays aborted: make another.
   void run(const std::function<void(int rank)>& body) override;
 
  private:

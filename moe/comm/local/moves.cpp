@@ -1,4 +1,4 @@
-// Finds what each operation moves once all ranks' pointers are known.
+// Finds the copies and sums of each operation once all ranks' pointers are known.
 #include <cstddef>
 #include <numeric>
 
@@ -19,7 +19,7 @@ int64_t sum_of_first(const std::vector<int64_t>& sizes, int count) {
   return std::accumulate(sizes.begin(), sizes.begin() + count, int64_t{0});
 }
 
-/// Copies one block from each rank, packed in rank order: from(peer) is where it starts, bytes(peer) its size.
+/// Copies one block from each rank, packed in rank order: from(peer) is its start, bytes(peer) its size.
 template <class From, class Bytes>
 Moves collect(const Operations& operations, int rank, From&& from, Bytes&& bytes) {
   Moves moves;

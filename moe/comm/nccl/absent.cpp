@@ -1,4 +1,4 @@
-// Stands in for this folder in a build without NCCL.
+// Replaces this folder in a build without NCCL.
 #include "moe/base/check.h"
 #include "moe/comm/nccl/nccl_world.h"
 

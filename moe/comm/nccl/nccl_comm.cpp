@@ -12,14 +12,14 @@ namespace {
 
 constexpr double kBusyS = 2e-3;
 
-/// Waits before the next look. NCCL takes an operation in some tens of microseconds, while the stream may idle: a nap
-/// would show in measured times. What takes longer waits for other ranks.
+/// Waits before the next check. NCCL takes an operation within some tens of microseconds, while the stream may idle, so
+/// a nap would show in measured times. If it takes longer, it waits for other ranks.
 void wait_a_little(double since_s) {
   if (now_s() - since_s < kBusyS) return std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-/// Returns how far NCCL is with a call that it goes on with in the background.
+/// Returns the state of a call that NCCL continues in the background.
 ncclResult_t state_of(ncclComm_t comm) {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(comm, &state);
@@ -33,7 +33,7 @@ std::string explain(ncclResult_t result, ncclComm_t comm) {
 bool reached(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
   cudaGetLastError();
-  return status != cudaErrorNotReady;  // after a failure of the GPU too: the stream reports that
+  return status != cudaErrorNotReady;  // true after a failure of the GPU too, which the stream reports
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ Comm::~Comm() {
   result == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
 }
 
-// Waits without the lock, since it takes as long as the last rank takes to come.
+// Waits without the lock, since this takes until the last rank comes.
 void Comm::make(const Make& make) {
   const double begin_s = now_s();
   ncclResult_t result = make(&making_);
@@ -82,7 +82,7 @@ void Comm::issue(const std::string& what, const Call& call) {
     const std::lock_guard lock(mutex_);
     require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
     result = call(comm_);
-    // ncclCommSplit says that it is done while NCCL goes on with it in the background.
+    // ncclCommSplit reports success while NCCL still works on it in the background.
     if (result == ncclSuccess) result = state_of(comm_);
   }
   wait_until_taken(what, result);
@@ -152,7 +152,7 @@ void Comm::abort(const std::string& reason) {
   if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
-// A reason that names this rank already stands for itself.
+// A reason that already names this rank is returned as it is.
 std::string Comm::failed(const std::string& what, const std::string& why) const {
   return why.starts_with(name_ + " in ") ? why : fmt::format("{} in {}: {}", name_, what, why);
 }

@@ -29,7 +29,7 @@ ncclDataType_t type_of(DType dtype) {
   return ncclFloat32;
 }
 
-/// Groups calls that NCCL starts as one. The first that fails counts.
+/// A group of calls that NCCL starts as one. The first that fails counts.
 class Grouped {
  public:
   Grouped() : result_(ncclGroupStart()) {}
@@ -45,8 +45,8 @@ class Grouped {
   ncclResult_t result_;
 };
 
-/// One operation: its buffers, and what NCCL is told once they lie in the GPU's memory. Equal buffers are one, in
-/// place.
+/// One operation: its buffers, and the call of NCCL once they lie in the GPU's memory. If the buffers are equal, the
+/// operation is in place.
 struct Operation {
   std::string_view name;
   const void* send = nullptr;
@@ -198,7 +198,7 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<State> state_;
   const std::shared_ptr<Comm> comm_;
   const int rank_, size_;
-  std::shared_ptr<Memory> token_;  // what barrier() sums
+  std::shared_ptr<Memory> token_;  // the value that barrier() sums
 };
 
 void NcclCommunicator::launch(Operation operation, CommCall& call) {
@@ -209,12 +209,12 @@ void NcclCommunicator::launch(Operation operation, CommCall& call) {
   stream->launch([&](void* native) {
     const auto queue = static_cast<cudaStream_t>(native);
     const auto run = [&](ncclComm_t comm) { return operation.run(operation.send, operation.receive, comm, queue); };
-    // The events by which operations are watched would be the recording's, which nobody may ask.
+    // The events by which operations are watched would belong to the recording, where nobody may query them.
     stream->recording() ? comm_->issue(what, run) : comm_->queue(what, run, queue, stream->failure());
   });
 }
 
-/// Passes the host's memory through the GPU's, on a thread of the CPU.
+/// Passes host memory through the GPU's, on a thread of the CPU.
 void NcclCommunicator::launch_staged(Operation operation, CommCall& call) {
   const auto ours = std::make_shared<NcclCommunicator>(state_, comm_, rank_, size_);
   call.stream.launch([ours, operation = std::move(operation), task = std::string(call.task)](void*) {

@@ -10,7 +10,7 @@
 namespace moe::nccl {
 namespace {
 
-/// Makes the GPU the calling thread's: the device's constructor did so for its own thread only.
+/// Makes the GPU current in the calling thread: the device's constructor did so for its own thread only.
 void use_gpu_of(const NcclOptions& options) { cudaSetDevice(options.local_rank % gpu_count()); }
 
 }  // namespace
@@ -75,7 +75,7 @@ void State::abort(const std::string& reason) {
     if (!aborted_.empty()) return;
     aborted_ = reason;
   }
-  // All at once: NCCL's abort waits for the kernels of its communicator, and those may wait for another one's.
+  // All at once: NCCL's abort waits for the kernels of its communicator, which may wait for those of another one.
   std::vector<std::jthread> aborting;
   for (auto& comm : comms())
     aborting.push_back(start_thread("nccl abort", [this, comm = std::move(comm), &reason] {

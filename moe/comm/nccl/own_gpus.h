@@ -7,8 +7,8 @@
 
 namespace moe {
 
-/// Returns the first two ranks with the same GPU; none: each has its own. `gpus` has what tells each rank's GPU from
-/// every other; ranks whose entry is empty have none to tell.
+/// Returns the first two ranks with the same GPU; none if each has its own. `gpus` has an identifier of every rank's
+/// GPU; ranks with an empty one are not compared.
 std::optional<std::pair<size_t, size_t>> ranks_of_one_gpu(std::span<const std::string> gpus);
 
 /// Returns whether the environment lets NCCL, 2.30 or later, put several ranks on one GPU (NCCL_MULTI_RANK_GPU_ENABLE).

@@ -78,13 +78,13 @@ Listener listener_on_one(const Address& address) {
   int error = 0;
   for (const Resolved& one : resolve(address)) {
     Listener listener{FileDescriptor(::socket(one.address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0))};
-    const int on = 1;  // what an earlier run left in TIME_WAIT
+    const int on = 1;  // allows ports that an earlier run left in TIME_WAIT
     if (listener.socket.get() >= 0 &&
         setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
         bind(listener.socket.get(), one.get(), one.size) == 0 && listen(listener.socket.get(), 1024) == 0)
       return listener;
     error = errno;
-    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;  // somebody else may have the port on this machine
+    if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;  // another program may have the port on this machine
   }
   bad_input("store address {}:{}: rank 0 can't listen there: {}", address.host, address.port, std::strerror(error));
 }
@@ -105,7 +105,7 @@ Listener listen_on(const Address& address) {
 
 bool wait_for_listener(const Address& address, double deadline_s) {
   const std::vector<Resolved> all = resolve(address);
-  // One that nobody answers must not use up the time of the others.
+  // An address that does not answer must not use up the time of the others.
   const double patience_s = all.size() > 1 ? 1 : std::numeric_limits<double>::infinity();
   const auto answers = [&](const Resolved& one) { return accepts(one, std::min(deadline_s, now_s() + patience_s)); };
   for (auto pause = std::chrono::milliseconds(1); std::ranges::none_of(all, answers);) {

@@ -1,5 +1,5 @@
 #pragma once
-// The few things that the store and the ranks need to know of sockets.
+// The socket functions that the store and the ranks need.
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,9 +30,9 @@ struct Listener {
   int port = 0;
 };
 
-/// Listens on that address alone; port 0: any free one. Throws BadInput naming the address and why.
+/// Listens on `address` alone; port 0: any free one. Throws BadInput naming the address and why.
 Listener listen_on(const Address& address);
-/// Waits until something accepts connections there; returns false if nothing has when now_s() is `deadline_s`.
+/// Waits until something accepts connections at `address`; returns false if nothing has when now_s() is `deadline_s`.
 bool wait_for_listener(const Address& address, double deadline_s);
 
 /// A network interface that is up and has an address.
@@ -42,9 +42,9 @@ struct Interface {
 };
 /// Returns the interfaces, IPv4 addresses before IPv6 ones; link-local IPv6 ones are left out.
 std::vector<Interface> interfaces();
-/// Returns the address of this machine's loopback: IPv6's only where there is no other.
+/// Returns the address of this machine's loopback: IPv6's only if there is no IPv4 one.
 std::string loopback_address();
-/// Returns our address on the way to `address`; empty: there is no way.
+/// Returns the local address of the route to `address`; empty if there is no route.
 std::string address_towards(const Address& address);
 
 }  // namespace moe::store

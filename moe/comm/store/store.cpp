@@ -32,7 +32,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr std::chrono::milliseconds kLongestPause(16);  // between two looks
+constexpr std::chrono::milliseconds kLongestPause(16);  // between two checks
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -73,7 +73,7 @@ struct Store::Impl {
   BoundedCalls calls;
 };
 
-// The call owns what it uses, since it may be left behind.
+// The call owns what it uses, since it may go on after this returns.
 template <class Call>
 auto Store::bounded(Call&& call) {
   using Result = decltype(call(*impl_->store));
@@ -96,7 +96,7 @@ Store::Store(const Address& address, std::string prefix, std::string server, dou
       timeout_s_(timeout_s),
       impl_(std::make_shared<Impl>()) {
   const double deadline_s = now_s() + timeout_s;
-  // Asked in our own way first: c10d would write a warning for every attempt.
+  // Checked here first, because c10d would write a warning for every attempt.
   require<Lost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s", server_,
                 address.host, address.port, timeout_s);
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>();
@@ -211,8 +211,8 @@ std::vector<std::string> unpack(const std::string& packed) {
 
 namespace {
 
-/// Returns when a process started, in the kernel's ticks since boot; 0: there is none. With it a number names one
-/// process only.
+/// Returns the start of a process, in the kernel's ticks since boot; 0 if there is no such process. A process number
+/// and its start together are unique.
 uint64_t start_of(int process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
@@ -227,7 +227,7 @@ uint64_t start_of(int process) {
   return ticks;
 }
 
-/// Reads the port in the file, if its maker is this user's and alive.
+/// Reads the port in the file, if the process that wrote it is this user's and alive.
 std::optional<int> read_port(const std::string& path) {
   const FileDescriptor file(open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};

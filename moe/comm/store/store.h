@@ -19,12 +19,12 @@ struct Address {
   int port = 0;
 };
 
-/// The failure of the store itself, which is the death or silence of the process that serves it.
+/// The failure of the store itself: the process that serves it died or is silent.
 class Lost : public RankFailure {
   using RankFailure::RankFailure;
 };
 
-/// Serves a store from this process until it is destroyed, on its address alone. Port 0: any free one.
+/// Serves a store from this process until it is destroyed, on `address` only. Port 0: any free one.
 class Server {
  public:
   /// Throws BadInput if the address isn't ours or its port is taken, RankFailure if it can't be served.
@@ -38,11 +38,11 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A connection to a store. Threads may use it at once. All keys are below `prefix`. What isn't answered within
-/// `timeout_s` is Lost ("... has not answered for 5.0 s"), as is a closed connection ("... closed its connections").
+/// A connection to a store. Threads may use it at once. All keys are below `prefix`. Calls throw Lost if not answered
+/// within `timeout_s` ("... has not answered for 5.0 s") or if the connection closes ("... closed its connections").
 class Store {
  public:
-  /// Waits until the server is there. `server`: what to call it in errors, "rank 0".
+  /// Waits until the server is there. `server`: its name in errors, such as "rank 0".
   Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
   /// Returns the same connection with keys below `folder` of ours.
@@ -51,15 +51,15 @@ class Store {
   const std::string& prefix() const { return prefix_; }
 
   void set(const std::string& key, const std::string& value);
-  /// Sets a key unless it is set; returns its value then.
+  /// Sets a key unless it is set; returns the value that it has then.
   std::string set_first(const std::string& key, const std::string& value);
   int64_t add(const std::string& key, int64_t amount);
-  /// Returns whether all of them are set.
+  /// Returns whether all keys are set.
   bool check(const std::vector<std::string>& keys);
   /// Returns the values of keys that are set, in their order.
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
-  /// Waits until all of them are set. Returns the place of the first that isn't after `timeout_s`, or when `stop()`;
-  /// none: all are.
+  /// Waits until all keys are set. Returns the index of the first key that isn't set after `timeout_s`, or when
+  /// `stop()` holds; none if all are set.
   std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);
   std::string get(const std::string& key) { return get_all({key}).front(); }
 
@@ -72,23 +72,23 @@ class Store {
   const Address address_;
   const std::string prefix_, server_;
   const double timeout_s_;
-  std::shared_ptr<Impl> impl_;  // all folders'
+  std::shared_ptr<Impl> impl_;  // shared with the stores of all folders
 };
 
-/// Stops c10d's own log lines in the whole process. An executable calls it first, so that of a lost store one line
-/// speaks, ours, without c10d's stack trace beside it.
+/// Stops c10d's own log lines in the whole process. An executable calls it first, so that a lost store gives one line,
+/// ours, without c10d's stack trace.
 void silence_c10d();
 
-/// Returns why c10d or Gloo failed, in one line: without the place in their sources and the stack, with the limit on
-/// open files where that is low.
+/// Returns why c10d or Gloo failed, in one line: without the place in their sources and the stack, and with the limit
+/// on open files if that is low.
 std::string reason_of(const std::exception& error);
 
 /// Packs several texts into one, and back.
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
-/// Who is alive, by how long nothing was heard of them. Time counts only while we listened: a pause of the
-/// whole machine, or of us alone, is not the other's silence.
+/// The liveness of another process, by how long nothing was heard of it. Time counts only while we listened: a pause of
+/// the whole machine, or of this process alone, is not the other's silence.
 class Liveness {
  public:
   explicit Liveness(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
@@ -96,7 +96,7 @@ class Liveness {
   /// Returns how long to wait before the next note.
   std::chrono::duration<double> step() const { return std::chrono::duration<double>(timeout_s_ / kSteps); }
 
-  /// Notes what is heard now; silence is to hear the same again.
+  /// Records what is heard now; hearing the same value again counts as silence.
   void note(uint64_t heard) {
     const double now = now_s();
     silent_s_ = heard == heard_ ? silent_s_ + std::min(now - noted_s_, 2 * timeout_s_ / kSteps) : 0;
@@ -114,13 +114,13 @@ class Liveness {
 };
 
 // Lets ranks of one host find the store's port without being told: rank 0 writes it into a file that only this user can
-// read. The file names its maker, so that what a killed run left behind neither hinders nor fools the next.
+// read. The file names its maker, so a file that a killed run left behind neither blocks nor misleads the next run.
 
-/// Keeps rank 0's file for as long as it lives.
+/// Rank 0's port file, which exists as long as this object.
 class PortFile {
  public:
   /// Writes the file. Throws BadInput if another run that is alive holds it, or it can't be made; `instead` is the name
-  /// of what tells ranks where to meet without a file.
+  /// of the setting that tells ranks where to meet without a file.
   PortFile(std::string path, int port, const std::string& instead = "rendezvous");
   ~PortFile();
   PortFile(const PortFile&) = delete;
@@ -134,18 +134,18 @@ class PortFile {
 /// RankFailure after `timeout_s`.
 int wait_for_port(const std::string& path, double timeout_s);
 
-/// Calls that may never return, on a thread of their own, which is left behind with a call that takes too long.
+/// A thread for calls that may never return, which is left behind with a call that takes too long.
 class BoundedCalls {
  public:
   BoundedCalls();
-  /// Waits for nothing but a call that is about to return.
+  /// Waits only for a call that is about to return.
   ~BoundedCalls();
   BoundedCalls(const BoundedCalls&) = delete;
   BoundedCalls& operator=(const BoundedCalls&) = delete;
 
   /// Runs `call`, after those of other threads, and rethrows what it throws. Returns false if it has not returned
-  /// within `timeout_s`; then it must own what it uses, and this and all later calls are lost. A pause of the whole
-  /// process doesn't count.
+  /// within `timeout_s`: it may go on, so it must own what it uses, and this and all later calls are lost. A pause of
+  /// the whole process doesn't count.
   bool run(std::function<void()> call, double timeout_s);
 
  private:

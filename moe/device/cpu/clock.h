@@ -6,7 +6,7 @@ namespace moe::cpu {
 // machine); spinning for longer takes it from other lanes without gain.
 inline constexpr double kSpinS = 100e-6;
 
-/// Turns off the slack of 50 us by which Linux lets the calling thread's timers slip to wake several at once.
+/// Sets the calling thread's timer slack to 1 ns, so that Linux does not delay its wake-ups (by default up to 50 us).
 void be_punctual();
 
 }  // namespace moe::cpu

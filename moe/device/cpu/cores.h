@@ -7,20 +7,20 @@ namespace moe::cpu {
 
 /// Returns the cores that the calling thread may use, ascending.
 std::vector<int> usable_cores();
-/// Returns how many these are, at least 1.
+/// Returns the number of these cores, at least 1.
 int usable_core_count();
 
-/// Keeps the calling thread, and those it starts from now on, to share `part` of `parts` of the cores that it may use;
-/// where there are more parts than cores, neighbouring parts share one. Does nothing where the system refuses.
+/// Restricts the calling thread, and threads that it starts later, to share `part` of `parts` of the cores that it may
+/// use; if there are more parts than cores, neighbouring parts share one. Does nothing if the system refuses.
 void keep_to_share(int part, int parts);
 
-/// Returns how many threads a computation of the calling thread may use, itself included. It is 1 at first, whatever
-/// the thread that started it has.
+/// Returns how many threads a computation of the calling thread may use, itself included. It is 1 in a new thread,
+/// whatever it is in the thread that started it.
 int own_threads();
 /// Sets what own_threads() returns. Throws BadInput below 1.
 void set_own_threads(int threads);
 
-/// Lets the calling thread's computations use so many threads as long as it lives.
+/// While it lives, the calling thread's computations use `threads` threads.
 class UseThreads {
  public:
   explicit UseThreads(int threads) : before_(own_threads()) { set_own_threads(threads); }
@@ -32,16 +32,16 @@ class UseThreads {
   int before_;
 };
 
-/// Decides how many threads a rank computes with, if it was not told.
+/// The facts that decide how many threads a rank computes with by default.
 struct CoreShare {
-  int cores = 1;                     // that the process may run on
-  std::optional<double> quota = {};  // whose time it may take (moe/base/system_files.h)
+  int cores = 1;                     // cores that the process may run on
+  std::optional<double> quota = {};  // CPU time that it may take, in cores (moe/base/system_files.h); none: no limit
   int sharers = 1;                   // ranks on these cores, this one included
-  bool communicates = false;         // there are other ranks, wherever they are
+  bool communicates = false;         // whether there are other ranks, wherever they are
 };
 
-/// Returns what OMP_NUM_THREADS says (`omp_num_threads`; null: nothing), else an equal share of the cores, at least 1.
-/// One core of 4 or more is left to the threads that communicate. Throws BadInput naming the variable.
+/// Returns the value of OMP_NUM_THREADS (`omp_num_threads`; null: not set), else an equal share of the cores, at least
+/// 1. One core of 4 or more is left to the threads that communicate. Throws BadInput naming the variable.
 int default_threads(const CoreShare& share, const char* omp_num_threads);
 
 }  // namespace moe::cpu

@@ -6,7 +6,7 @@
 
 namespace moe::cpu {
 
-/// Makes the device; each stream's thread is told that it may use `threads` (set_own_threads).
+/// Makes the device; the work of each stream may compute with `threads` threads (set_own_threads).
 std::unique_ptr<Device> make_device(int threads);
 
 }  // namespace moe::cpu

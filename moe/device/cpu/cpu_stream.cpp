@@ -22,8 +22,8 @@ void CpuStream::launch(std::function<void(void*)> work) { push({.kind = Kind::la
 
 void CpuStream::record(Event& event) {
   auto& recorded = static_cast<CpuEvent&>(event);
-  // Rings of two streams could overtake each other; an earlier record is in the past of this one in issue order, so
-  // waiting for it here can't close a cycle.
+  // If another stream made the last record, its ring and ours could overtake each other, so wait for that record here.
+  // It comes earlier in issue order, so the wait cannot close a cycle.
   if (recorded.recorded_on_.exchange(this, std::memory_order_relaxed) != this) wait(event);
   recorded.issued_.fetch_add(1, std::memory_order_relaxed);
   push({.kind = Kind::record, .event = &recorded});
@@ -104,7 +104,7 @@ void CpuStream::execute(Command& command) {
   }
 }
 
-// `work` is dropped before anything later is passed: what it owns must not outlive the point that others wait for.
+// Destroys `work` before the stream goes on: what it owns must not outlive the point that others wait for.
 void CpuStream::run(std::function<void(void*)> work) {
   if (failure_->failed()) return;
   const int holds = clock_.holds();

@@ -11,7 +11,7 @@
 
 namespace moe::cpu {
 
-/// Counts records: the n-th to be issued is reached when the bell has rung n times.
+/// An event that counts its records: the n-th one issued is reached once the bell has rung n times.
 class CpuEvent final : public Event {
  public:
   double seconds() const override { return seconds_.load(std::memory_order_relaxed); }
@@ -25,7 +25,7 @@ class CpuEvent final : public Event {
   std::atomic<uint32_t> issued_{0};
   std::atomic<const Stream*> recorded_on_{nullptr};
   std::atomic<double> seconds_{0};
-  std::atomic<bool> paced_{false};  // seconds_ was meant by paces
+  std::atomic<bool> paced_{false};  // seconds_ comes from paces, not from the clock
 };
 
 class CpuStream final : public Stream {
@@ -51,7 +51,7 @@ class CpuStream final : public Stream {
   enum class Kind : uint8_t { launch, record, wait, hold, stop };
   struct Command {
     Kind kind = Kind::stop;
-    uint32_t ticket = 0;  // wait: which record of the event
+    uint32_t ticket = 0;  // of a wait: the number of the event's record
     CpuEvent* event = nullptr;
     Pace pace = {};
     std::function<void(void*)> work = {};
@@ -68,7 +68,7 @@ class CpuStream final : public Stream {
 
   std::mutex mutex_;
   std::vector<Command> queue_;       // guarded by mutex_; swapped with the thread's own batch
-  std::atomic<uint64_t> queued_{0};  // commands ever
+  std::atomic<uint64_t> queued_{0};  // number of commands queued so far
   std::atomic<uint64_t> completed_{0};
   Doorbell queued_bell_, completed_bell_;
   PaceClock clock_;  // the thread's own

@@ -1,9 +1,9 @@
 #pragma once
 // A bell on which threads of one process wait: they sleep in the kernel until somebody rings.
 //
-// Idea: an event count on a futex (see futex(2)). A sleeper reads the count, looks whether what it waits for holds, and
-// sleeps only if the count is still the same. Invariant: a ring changes the word, so none can fall between a sleeper's
-// look and its sleep.
+// Idea: an event count on a futex (see futex(2)). A sleeper reads the count, checks its condition, and sleeps only if
+// the count is still the same. Invariant: a ring changes the word, so no ring is lost between a sleeper's check and its
+// sleep.
 //
 // Waiting never spins: with more threads than cores that takes the core from whoever is waited for (10,000 pauses made
 // a paced run of 4 ranks on 2 cores four times as late). Nor does it yield: that makes collectives on an idle machine
@@ -26,7 +26,7 @@ class Doorbell {
   uint32_t rings() const noexcept { return word_.load(std::memory_order_acquire) >> 1; }
   void ring() noexcept;
 
-  /// Returns true once `ready()` holds, false once `deadline_s` (of now_s()) has passed without it. Whoever makes
+  /// Returns true once `ready()` holds, false once now_s() has passed `deadline_s` without it. The thread that makes
   /// `ready()` hold rings afterwards.
   template <class Ready>
   bool wait_until(Ready&& ready, double deadline_s = kForever) noexcept {

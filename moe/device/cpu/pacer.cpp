@@ -19,10 +19,10 @@ class Pacer::Task {
 
   Pacer& pacer;
   const std::vector<Use> uses;
-  std::vector<double> stalled_s;  // by use; guarded by the pacer's mutex, as the next
+  std::vector<double> stalled_s;  // by use; the pacer's mutex guards this and the next
   double slowdown = 1;
-  std::atomic<double> ends_s{0};  // at the present rate; written under the mutex, no more once it has passed
-  cpu::Doorbell earlier;          // rings when ends_s moves so; a later one is seen when the old one passes
+  std::atomic<double> ends_s{0};  // at the present rates; written under the mutex until that moment has passed
+  cpu::Doorbell earlier;          // rings when ends_s becomes earlier; a later end is seen when the old one passes
 };
 
 Pacer::Pacer(int ranks, int resources, Slowdown slowdown, Stall stall)
@@ -57,7 +57,7 @@ void Pacer::count(const Task& task, int change) {
   for (const Use& use : task.uses) running_.at(use.rank).at(use.resource) += change;
 }
 
-// A task on several ranks loses what it loses on the rank where that is most.
+// A task on several ranks loses the most that it loses on any of them.
 void Pacer::stall(Task& begun, double now) {
   for (Task* other : tasks_) {
     if (other->ends_s <= now) continue;

@@ -1,4 +1,4 @@
-// Stands in for this folder in a build without CUDA.
+// Replaces this folder in a build without CUDA.
 #include "moe/base/check.h"
 #include "moe/device/cuda/cuda_device.h"
 #include "moe/device/device.h"

@@ -9,12 +9,12 @@ namespace moe::cuda {
 namespace {
 
 constexpr double kFreshS = 0.1;
-// A try that is interrupted sees its event late; one of a few is not.
+// An interrupted try sees its event late; of a few tries, at least one is not interrupted.
 constexpr int kTries = 8;
 constexpr double kGoodEnoughS = 3e-6;
-// A try this slow was behind another stream's kernels; the next would be too.
+// A try this slow waited behind another stream's kernels; the next would too.
 constexpr double kBlockedS = 1e-3;
-constexpr double kDrift = 1e-5;  // seconds a second: more than the two clocks move apart
+constexpr double kDrift = 1e-5;  // seconds per second: more than the two clocks drift apart
 
 void spin_until_reached(cudaEvent_t event) {
   cudaError_t status = cudaErrorNotReady;

@@ -37,7 +37,7 @@ void CudaEvent::prepare_mark() {
   MOE_CHECK_CUDA(cudaEventCreateWithFlags(&noted_, cudaEventDisableTiming));
 }
 
-// Those who wait for the record wait for the note of its time too, so that no task seems to begin before that.
+// Streams that wait for the record also wait for the note of its time, so that no task seems to begin before it.
 void CudaEvent::record_in(const Recording& recording, cudaStream_t stream) {
   if (!captured_) MOE_CHECK_CUDA(cudaEventCreateWithFlags(&captured_, cudaEventDisableTiming));
   if (recording.timed.contains(this))
@@ -77,7 +77,7 @@ void CudaStream::launch(std::function<void(void*)> work) {
   attempt([&] {
     work(stream_);
     const cudaError_t status = cudaGetLastError();
-    // What a query of an event leaves behind is no failure.
+    // cudaErrorNotReady, which a query of an event leaves behind, is no failure.
     if (status != cudaErrorNotReady) check(status, "a kernel launch");
   });
 }
@@ -107,7 +107,7 @@ void CudaStream::mark(Event& since) {
     auto& event = static_cast<CudaEvent&>(since);
     require<WrongResult>(!recording_ || event.noted_, "recorded passes: found a first mark, expected a run before");
     event.prepare_mark();
-    // The GPU notes the time after the event, so that nothing held from then on ends before its pace.
+    // The GPU stores the time after the event, so that nothing held from then on ends before its pace.
     launch_stamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
     MOE_CHECK_CUDA(cudaEventRecord(event.noted_, stream_));
     event.marked_ = true;
@@ -167,7 +167,7 @@ void CudaStream::synchronize() {
   failure_->rethrow();
 }
 
-// Callers hold the lock: no hold may be queued between its wait and its look at the counters.
+// Callers hold the lock: no hold may be queued between the wait and the read of the counters.
 void CudaStream::drain() {
   MOE_CHECK_CUDA(cudaStreamSynchronize(stream_));
   auto* counters = static_cast<uint64_t*>(counters_.data());

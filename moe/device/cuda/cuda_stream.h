@@ -1,5 +1,5 @@
 #pragma once
-// A CUDA stream and its events behind moe/device/stream.h.
+// A CUDA stream and its events, which implement moe/device/stream.h.
 #include <cuda_runtime.h>
 #include <memory>
 #include <mutex>
@@ -11,10 +11,10 @@
 
 namespace moe::cuda {
 
-/// What streams record instead of doing it (moe/device/recorded_work.h).
+/// A recording: streams record their work instead of doing it (moe/device/recorded_work.h).
 struct Recording {
-  uint64_t id = 0;               // differs from those of all others
-  std::set<const Event*> timed;  // these have a time after a replay
+  uint64_t id = 0;               // differs between recordings
+  std::set<const Event*> timed;  // events that have a time after a replay
 };
 
 class CudaEvent final : public Event {
@@ -24,27 +24,27 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  /// Returns a time that is off by gpu.clock().error_s() at most, and by a few parts in a million of its age when the
+  /// Returns a time whose error is at most gpu.clock().error_s() plus a few parts in a million of its age when the
   /// stream was synchronised.
   double seconds() const override { return gpu_->clock().seconds(reached_); }
 
  private:
   friend class CudaStream;
-  /// Makes, at the first mark, the place where the GPU notes the time of the last mark, and the event that says it has.
+  /// At the first mark, makes the place where the GPU stores the time of the last mark, and the event that says it did.
   void prepare_mark();
-  /// Becomes an event of a recording: its waits see this record alone.
+  /// Makes this an event of a recording: its waits see only this record.
   void record_in(const Recording& recording, cudaStream_t stream);
 
   const std::shared_ptr<Gpu> gpu_;
   cudaEvent_t reached_ = nullptr, noted_ = nullptr;
-  cudaEvent_t captured_ = nullptr;  // stands for reached_ in recordings, which outside of them nothing may wait for
-  uint64_t recorded_in_ = 0;        // the last recording that it is an event of
+  cudaEvent_t captured_ = nullptr;  // replaces reached_ in recordings; nothing outside of them may wait for it
+  uint64_t recorded_in_ = 0;        // the last recording that recorded this event
   Memory time_ns_;
-  bool marked_ = false;  // rather than recorded, the last time
+  bool marked_ = false;  // whether the last record was by mark()
 };
 
-/// Gives the GPU everything on the calling thread, at once; what throws there, and what CUDA refuses, fails the stream.
-/// A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
+/// A stream that gives the GPU everything at once, on the calling thread. What throws there, and what CUDA refuses,
+/// fails the stream. A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
 class CudaStream final : public Stream {
  public:
   CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency);
@@ -66,10 +66,10 @@ class CudaStream final : public Stream {
 
   Gpu& gpu() const { return *gpu_; }
   cudaStream_t native() const { return stream_; }
-  /// Sets what the stream, while CUDA captures it, records; null: nothing, any more.
+  /// Sets the recording that the stream records into while CUDA captures it; null ends that.
   void set_recording(const Recording* recording) { recording_ = recording; }
   bool recording() const { return recording_ != nullptr; }
-  /// Returns the failure to set for whoever finds that queued work failed by other means than this stream.
+  /// Returns the failure that other code sets if it finds that work queued here has failed.
   const std::shared_ptr<Failure>& failure() const { return failure_; }
 
  private:
@@ -84,10 +84,10 @@ class CudaStream final : public Stream {
   const Recording* recording_ = nullptr;
 
   std::mutex mutex_;  // guards all below
-  /// Counter i of the mapped memory is for counted_[i], which the GPU can't reach.
+  /// Counter i of the mapped memory counts for *counted_[i], which the GPU can't reach.
   std::vector<std::atomic<int64_t>*> counted_;
   Memory counters_;
-  size_t kept_ = 0;  // so many of the first counters are a recording's for good
+  size_t kept_ = 0;  // the first kept_ counters belong to a recording for good
 };
 
 }  // namespace moe::cuda

@@ -1,5 +1,5 @@
 #pragma once
-// One GPU as this process uses it. What is made on it shares it, so it outlives all of that.
+// One GPU as this process uses it. Everything made on it shares its ownership, so it outlives all of that.
 #include <cstdint>
 #include <cuda_runtime.h>
 #include <memory>
@@ -18,11 +18,11 @@ class Gpu : public std::enable_shared_from_this<Gpu> {
   Gpu& operator=(const Gpu&) = delete;
 
   int index() const { return index_; }
-  /// Makes the GPU the calling thread's: CUDA has a current GPU a thread.
+  /// Makes this the calling thread's GPU: CUDA has one current GPU per thread.
   void use() const;
   Clock& clock() { return *clock_; }
 
-  /// Takes a block from the GPU's memory pool, which keeps what is freed for the next. The block is ready for any
+  /// Takes a block from the GPU's memory pool, which keeps freed blocks for later calls. The block is ready for any
   /// stream; freed memory may be handed out again at once.
   Memory allocate(int64_t bytes);
   /// Returns page-locked memory, which the GPU reads and writes too, at the same address.

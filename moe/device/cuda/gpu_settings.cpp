@@ -13,7 +13,7 @@ namespace {
 
 std::string cuda_version(int version) { return fmt::format("{}.{}", version / 1000, version / 10 % 100); }
 
-/// Returns "13.1.0" of 130100, as cuBLASLt says it.
+/// Returns cuBLASLt's version as text: "13.1.0" for 130100.
 std::string cublas_version() {
   const auto version = reinterpret_cast<size_t (*)()>(dlsym(RTLD_DEFAULT, "cublasLtGetVersion"));
   if (version == nullptr) return {};

@@ -10,9 +10,9 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int64_t kMaxBlocks = 1024;  // about what the largest GPUs hold at once
+constexpr int64_t kMaxBlocks = 1024;  // about as many blocks as the largest GPUs run at once
 constexpr int kCopiesALaunch = 64;
-// Some GPUs move their global timer once a microsecond.
+// Some GPUs advance their global timer only once a microsecond.
 constexpr uint64_t kTimerStepNs = 1024;
 
 __device__ uint64_t global_timer_ns() {
@@ -28,7 +28,7 @@ __global__ void stamp_kernel(uint64_t* at) { *at = global_timer_ns(); }
 __global__ void hold_kernel(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns) {
   const uint64_t deadline = *since + at_least_ns;
   if (global_timer_ns() > deadline) {
-    // No other kernel touches it: a counter belongs to one stream.
+    // No other kernel writes the counter, because a counter belongs to one stream.
     if (overruns != nullptr) *overruns += 1;
     return;
   }
@@ -60,7 +60,7 @@ __device__ void copy_words(const Copy& copy, int64_t thread, int64_t threads) {
     to_bytes[i] = from_bytes[i];
 }
 
-/// Copies copy blockIdx.y, which the blocks of a row share.
+/// Does copy blockIdx.y, which the blocks of that grid row share.
 __global__ void copy_kernel(const __grid_constant__ CopyBatch batch) {
   const Copy copy = batch.copies[blockIdx.y];
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;

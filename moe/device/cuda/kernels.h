@@ -9,7 +9,7 @@
 
 namespace moe::cuda {
 
-/// Loads the kernels below now: CUDA else loads a kernel when it is first launched, and may wait for all streams to do
+/// Loads the kernels below now. Otherwise CUDA loads a kernel at its first launch, and may wait for all streams to do
 /// so.
 void load_kernels();
 
@@ -17,10 +17,10 @@ void load_kernels();
 void launch_nothing(cudaStream_t stream);
 /// Writes the GPU's global timer, nanoseconds, to device memory.
 void launch_stamp(uint64_t* at, cudaStream_t stream);
-/// Spins until the global timer reads *since + at_least_ns; if it is past that at first, adds 1 to *overruns (mapped
+/// Spins until the global timer reads *since + at_least_ns. If that is past at the start, adds 1 to *overruns (mapped
 /// host memory, or null) and ends. It waits for nothing but time.
 void launch_hold(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns, cudaStream_t stream);
-/// Copies, all in memory that the GPU can access.
+/// Does copies, all in memory that the GPU can access.
 void launch_copies(std::span<const Copy> copies, cudaStream_t stream);
 /// Sums up to kMaxSummands operands.
 void launch_sum(const Sum& sum, cudaStream_t stream);

@@ -8,7 +8,7 @@
 namespace moe::cuda {
 namespace {
 
-// A layer's threads come and go, and each starts with GPU 0 as its own.
+// Keeps the number of its GPU: a layer's threads come and go, and each starts with GPU 0 as its current one.
 class DeviceMemory final : public MemorySpace {
  public:
   DeviceMemory() { MOE_CHECK_CUDA(cudaGetDevice(&gpu_)); }
@@ -23,7 +23,7 @@ class DeviceMemory final : public MemorySpace {
     return memory;
   }
 
-  // The GPU's streams do not wait for the default stream, so all of it is waited for.
+  // The GPU's streams do not wait for the default stream, so these calls wait until it, or the GPU, is done.
   void from_host(const void* from, void* to, int64_t bytes) override {
     use();
     MOE_CHECK_CUDA(cudaMemcpy(to, from, static_cast<size_t>(bytes), cudaMemcpyHostToDevice));
@@ -57,7 +57,7 @@ Memory try_allocate(int64_t bytes) {
   void* data = nullptr;
   const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(std::max(bytes, int64_t{1})));
   if (status == cudaErrorMemoryAllocation) {
-    cudaGetLastError();  // it is not the GPU's failure
+    cudaGetLastError();  // running out of memory is not a failure of the GPU
     return {};
   }
   MOE_CHECK_CUDA(status);

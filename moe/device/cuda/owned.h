@@ -1,5 +1,5 @@
 #pragma once
-// Owns what CUDA's libraries make and destroy by a pair of calls.
+// An owner of an object that CUDA's libraries make and destroy by a pair of calls.
 
 namespace moe::cuda {
 

@@ -24,7 +24,7 @@ CudaStream& on_gpu(Stream& stream) {
   return *found;
 }
 
-/// A capture of the first lane, which the others are forked from. Its destructor ends one that finish() did not.
+/// A capture of the first lane, from which the others are forked. The destructor ends a capture that finish() did not.
 class Capture {
  public:
   Capture(std::vector<CudaStream*> lanes, std::span<Event* const> timed)
@@ -41,7 +41,7 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   void begin() {
-    // The mode keeps this thread alone from what would break a capture; other threads go on as they are.
+    // The mode forbids only this thread what would break a capture; other threads go on as they are.
     MOE_CHECK_CUDA(cudaStreamBeginCapture(first(), cudaStreamCaptureModeThreadLocal));
     begun_ = true;
     MOE_CHECK_CUDA(cudaEventRecord(between_.handle, first()));
@@ -56,7 +56,7 @@ class Capture {
  private:
   cudaStream_t first() const { return lanes_.front()->native(); }
 
-  // Joins the lanes into the first. Where a join fails, so does the end, which says why.
+  // Joins the lanes into the first. If a join fails, so does the end of the capture, which says why.
   cudaError_t end(Graph& graph) {
     begun_ = false;
     for (CudaStream* lane : lanes_) {

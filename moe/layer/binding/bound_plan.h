@@ -1,6 +1,6 @@
 #pragma once
-// What follows from a plan for one rank of a layer. All parts of the binding read it; RunTimeSizes alone changes
-// it, where a layer that drops no token learns its sizes.
+// The data that a plan implies for one rank of a layer. All parts of the binding read it; only RunTimeSizes changes it,
+// when a dropless layer learns its sizes.
 
 #include "moe/base/enum_array.h"
 #include "moe/layer/moe_layer.h"
@@ -13,8 +13,8 @@ struct BoundPhase {
   Cuts cuts;
   PhaseLayouts layouts;
   ExpertRows rows;
-  bool copies = false;    // a task of its own brings rows to the expert's place
-  int first_expert = -1;  // the first expert task
+  bool copies = false;    // whether separate tasks bring rows to the experts' place
+  int first_expert = -1;  // id of the first expert task
 };
 
 struct BoundPlan {
@@ -26,7 +26,7 @@ struct BoundPlan {
 
   Plan plan;
   EnumArray<Phase, BoundPhase, 2> phases;
-  bool equal = true;  // the blocks of all ranks are of one size
+  bool equal = true;  // whether the blocks of all ranks have one size
 };
 
 }  // namespace moe::layer

@@ -16,7 +16,7 @@ void AttentionPart::attention(const Task& task) {
   if (!shares()) end_backward();
 }
 
-// Keys and values are the first of what attention computes in a forward, and the last in a backward.
+// Attention computes keys and values first in a forward, and last in a backward.
 void AttentionPart::keys_values(const Task& task) {
   const LayerParts& parts = layer_.parts;
   if (task.phase == Phase::forward) {
@@ -35,7 +35,7 @@ void AttentionPart::end_backward() {
   add_residual(b.mp_partial, b.mp_input);
 }
 
-// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
+// The residual is added to this rank's part of the sum over MP, for its own tokens only, so each token's counts once.
 void AttentionPart::add_residual(TensorView from, TensorView to) const {
   if (!rank().shape.layer.residual) return;
   const int64_t m = rank().model_dim(), own = rank().tokens.count;
@@ -48,7 +48,7 @@ void AttentionPart::attention_dw(const Task&) {
                                            layer_.into.attention);
 }
 
-// Returns what attention reads.
+// Returns the input of attention.
 TensorView AttentionPart::read() const {
   return layer_.parts.attention_norm ? layer_.buffers.normed_input : layer_.buffers.forward.mp_input;
 }
@@ -57,7 +57,7 @@ void AttentionPart::mp_allgather(const Task& task, CommCall call) {
   const PhaseBuffers& b = layer_.buffers.of(task.phase);
   const bool forward = task.phase == Phase::forward;
   Communicator& mp = layer_.comms.of(task.group);
-  if (rank().traits().gathers_tokens()) {  // in place
+  if (rank().traits().gathers_tokens()) {  // the gather is in place
     const TensorView whole = forward ? b.output : b.hidden;
     const int64_t own = rank().tokens.count * rank().model_dim();
     return mp.allgather(whole.at(rank().mp * own), whole.data(), own * bytes_of(rank().dtype()), call);
@@ -91,7 +91,7 @@ void AttentionPart::cp_reducescatter(const Task& task, CommCall call) {
   layer_.comms.of(task.group).reducescatter(all.data(), own.data(), own.elements(), rank().dtype(), call);
 }
 
-// The residual goes into this rank's part of the sum over MP, for its own tokens: so each token's is added once.
+// The residual is added to this rank's part of the sum over MP, for its own tokens only, so each token's counts once.
 void FfnPart::ffn(const Task& task) {
   const RankShape& rank = layer_.shape;
   LayerBuffers& b = layer_.buffers;
@@ -134,7 +134,7 @@ void FfnPart::allreduce(const Task& task, CommCall call) {
   layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
 }
 
-// Returns the rows of the rank's own MP group, where it gates the tokens of several; else all.
+// Returns the rows of the rank's own MP group if it gates the tokens of several groups; else all rows.
 TensorView SharedPart::of_own(TensorView gated) const {
   const RankShape& rank = layer_.shape;
   const int64_t m = rank.model_dim(), own = gated.size(0) / rank.gate_copies();
@@ -215,7 +215,7 @@ void ExpertPart::expert(const Task& task) {
   if (task.phase == Phase::forward) {
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, b.expert_input, at);
     layer_.parts.expert->forward(b.expert_input, at, out);
-  } else if (task.kind == TaskKind::expert_dx) {  // what the other half reads stays at its rows
+  } else if (task.kind == TaskKind::expert_dx) {  // the other half reads its input at the expert's rows
     if (!phase.copies) layer_.device.unpack(phase.layouts.gathered, rows, wire, own.rows_in, at);
     layer_.parts.expert->backward_inputs({b.expert_input, at, own.rows_in, out});
   } else {
@@ -245,7 +245,7 @@ void DensePart::gate(const Task& task) {
 void DensePart::gate_backward(Phase phase) {
   LayerBuffers& b = layer_.buffers;
   const double share = 1.0 / rank().gate_copies();
-  // Each of several ranks that gate a token has all of d_weight, but of d_fill its own shard of the experts' part.
+  // If several ranks gate a token, each has all of d_weight, but only its shard of the experts' part of d_fill.
   if (rank().gate_copies() > 1) math().scale(layer_.d_weight, share);
   const TensorView d = b.backward.gate_input;
   layer_.parts.gate->backward({b.normed, layer_.routing, layer_.d_weight, layer_.d_fill, d, share, layer_.into.gate});
@@ -257,7 +257,7 @@ void DensePart::gate_backward(Phase phase) {
   hooks_.end_moe(phase);
 }
 
-// Adds the residual's gradient of each token, on one of the ranks that gate it.
+// Adds each token's gradient of the residual, on only one of the ranks that gate it.
 void DensePart::add_residual_gradient(TensorView d) {
   if (!rank().shape.layer.residual) return;
   const TensorView all = hooks_.moe_gradient();

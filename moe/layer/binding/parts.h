@@ -8,20 +8,20 @@
 
 namespace moe::layer {
 
-/// Attention's tasks, with its norm and residual, and the collectives over MP that bring its tokens together and
-/// apart.
+/// Attention's tasks, with its norm and residual, and the collectives over MP that gather its tokens and scatter
+/// them.
 class AttentionPart {
  public:
   explicit AttentionPart(LayerState& layer) : layer_(layer) {}
 
-  /// Computes attention, on its task's stream; of attention_dx the half of a backward.
+  /// Computes attention, on its task's stream; for attention_dx, the first half of its backward.
   void attention(const Task& task);
-  /// Computes the other half.
+  /// Computes the second half of the backward.
   void attention_dw(const Task& task);
   /// Computes keys and values of the rank's tokens, under context parallelism.
   void keys_values(const Task& task);
 
-  // These enqueue a collective on the call's stream.
+  // These functions enqueue a collective on the call's stream.
   void mp_allgather(const Task& task, CommCall call);
   void mp_reducescatter(const Task& task, CommCall call);
   void mp_allreduce(const Task& task, CommCall call);
@@ -39,8 +39,8 @@ class AttentionPart {
   LayerState& layer_;
 };
 
-/// A dense layer's feed-forward, with its norm and residual, and the collectives over MP that bring its tokens
-/// together and apart, as attention's are.
+/// A dense layer's feed-forward, with its norm and residual, and the collectives over MP that gather its tokens and
+/// scatter them, like attention's.
 class FfnPart {
  public:
   explicit FfnPart(LayerState& layer) : layer_(layer) {}
@@ -48,7 +48,7 @@ class FfnPart {
   /// Computes the feed-forward, on its task's stream.
   void ffn(const Task& task);
 
-  // These enqueue a collective on the call's stream.
+  // These functions enqueue a collective on the call's stream.
   void allgather(const Task& task, CommCall call);
   void reducescatter(const Task& task, CommCall call);
   void allreduce(const Task& task, CommCall call);
@@ -57,24 +57,24 @@ class FfnPart {
   LayerState& layer_;
 };
 
-/// The shared expert's tasks: every token of the MP group passes this rank's shard of it, whose outputs are
-/// partial sums over that group.
+/// The shared expert's tasks: every token of the MP group passes through this rank's shard of the expert, whose outputs
+/// are partial sums over that group.
 class SharedPart {
  public:
   explicit SharedPart(LayerState& layer) : layer_(layer), hooks_(layer) {}
 
-  // These enqueue a collective on the call's stream; the expert computes on its task's.
+  // These functions enqueue a collective on the call's stream; the expert computes on its task's stream.
   void allgather(const Task& task, CommCall call);
   void shared(const Task& task);
   void reducescatter(const Task& task, CommCall call);
   void allreduce(const Task& task, CommCall call);
 
-  /// Adds the sum over MP, of this rank's own tokens, to those of the tokens that the rank gates: the output's in the
-  /// forward, the gradient's in the backward. Does nothing where the layer has no shared expert.
+  /// Adds the sum over MP, of this rank's own tokens, to the rows of the tokens that the rank gates: the output in the
+  /// forward, the gradient in the backward. Does nothing if the layer has no shared expert.
   void add_to(Phase phase, TensorView gated) const;
 
  private:
-  /// Shows what the MoE part begins with, of the tokens that the MP group shares or this rank has alone.
+  /// Returns the input of the MoE part, for the tokens that the MP group shares or that this rank alone has.
   TensorView given(Phase phase) const;
   TensorView of_own(TensorView gated) const;
 
@@ -82,25 +82,25 @@ class SharedPart {
   WireHooks hooks_;
 };
 
-/// The experts' tasks: brings rows from where they were gathered to where the experts compute, and back.
+/// The experts' tasks: bring rows from where they were gathered to where the experts compute, and back.
 class ExpertPart {
  public:
   ExpertPart(LayerState& layer, BoundPlan& plan);
 
-  /// Brings the rows of the task's chunk to the experts, where the plan has a task for that.
+  /// Brings the rows of the task's chunk to the experts, if the plan has a task for that.
   void copy(const Task& task);
-  /// Passes a chunk through the experts: in a backward whole, or the half that makes the gradients of their input.
+  /// Passes a chunk through the experts: in a backward both halves, or the one that makes the gradients of their input.
   void expert(const Task& task);
-  /// Makes the gradients of the experts' weights, from what the first half left at its rows.
+  /// Makes the gradients of the experts' weights, from the results that the first half left at their rows.
   void expert_dw(const Task& task);
 
  private:
-  /// Where a chunk's rows lie, by local expert: among all that the experts compute; in the chunk's own buffers,
-  /// expert after expert.
+  /// The rows of a chunk, by local expert: `at` in the tensor of all rows that the experts compute, `packed` in the
+  /// chunk's own buffers, where the experts' rows follow each other.
   struct Places {
     std::vector<Rows> at, packed;
   };
-  /// Sets the phase's places for `rows` of T_rank, and returns the rows of all experts together.
+  /// Sets the phase's places for `rows` of T_rank, and returns the number of rows of all experts together.
   int64_t place(Phase phase, Rows rows);
 
   LayerState& layer_;
@@ -108,28 +108,28 @@ class ExpertPart {
   EnumArray<Phase, Places, 2> places_;
 };
 
-/// The dense part's tasks behind attention: gate with its norm and residual, order and i-order, and the
-/// collectives that bring tokens together and apart.
+/// The dense part's tasks after attention: gate with its norm and residual, order and i-order, and the collectives that
+/// gather tokens and scatter them.
 class DensePart {
  public:
   DensePart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer), shared_(layer) {}
 
-  // These compute, on their task's stream.
+  // These functions compute, on their task's stream.
   void gate(const Task& task);
   void order(const Task& task);
   void i_order(const Task& task);
 
-  // These enqueue a collective on the call's stream.
+  // These functions enqueue a collective on the call's stream.
   void tokens_allgather(const Task& task, CommCall call);
   void tokens_reducescatter(const Task& task, CommCall call);
 
-  /// Enqueues, after a forward's gate, the sum over all ranks of what the auxiliary losses count.
+  /// Enqueues, after a forward's gate, the sum of the auxiliary losses' counts over all ranks.
   void sum_statistics(Stream& stream);
 
  private:
   void gate_backward(Phase phase);
   void add_residual_gradient(TensorView d);
-  /// Returns what i_order reads in the forward, and order in the backward.
+  /// Returns the rows that i_order reads in the forward, and order in the backward.
   RowsView home_rows(Phase phase);
   Math& math() const { return layer_.math(); }
   const RankShape& rank() const { return layer_.shape; }

@@ -1,11 +1,11 @@
-// Idea: a layout says where a chunk's rows lie at each station (phase_layouts.h): in packed pieces, one for each rank
-// that a collective talks to. So the collectives of all flows read alike: the chunk's pieces at one station, the
-// chunk's pieces at the next, and the group between them. SAA's phases alone choose among the pieces: the ranks of one
-// EP peer have a block, the others have none.
+// Idea: a layout gives the place of a chunk's rows at each station (phase_layouts.h): in packed pieces, one for each
+// rank that a collective talks to. So the collectives of all flows have the same form: the chunk's pieces at one
+// station, its pieces at the next, and the group between them. Only SAA's phases choose among the pieces: the ranks of
+// one EP peer have a block, the others have none.
 //
-// Invariant: a task reads and writes the pieces of its own chunk alone. A piece has the same rows in the same order on
-// the rank that sends it and on the rank that receives it. All blocks are of one size, unless the layer drops no token;
-// then a side's bytes come from counts on which all ranks agreed (RunTimeSizes).
+// Invariant: a task only reads and writes the pieces of its own chunk. A piece has the same rows in the same order on
+// the rank that sends it and on the rank that receives it. All blocks have one size, unless the layer is dropless: then
+// a side's bytes come from counts on which all ranks agreed (RunTimeSizes).
 //
 // Source: FSMoE, section 2: AlltoAll over EP, AllGather and ReduceScatter over ESP. Parm, sections III-A, III-C and
 // III-D: its baseline, one AlltoAll over EP and ESP, SAA's phases. MoNTA, Figures 4 to 9: its baseline, rows that the
@@ -197,7 +197,7 @@ void WireHooks::begin_moe(Phase phase) const {
   const LayerBuffers& b = layer_.buffers;
   if (any() && phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, b.forward.gate_input);
   if (any()) {
-    layer_.math().assign(b.backward.moe_output, layer_.hooked);  // dY stays what the loss gave
+    layer_.math().assign(b.backward.moe_output, layer_.hooked);  // dY keeps the gradient from the loss
     layer_.parts.hook->before_moe_start(phase, layer_.hooked);
   }
   if (phase == Phase::forward || !layer_.parts.output_norm) return;

@@ -15,7 +15,7 @@ namespace moe::layer {
 struct Side {
   std::byte* data = nullptr;
   std::vector<int64_t> bytes;
-  bool only_some = false;  // some ranks of the group have no block
+  bool only_some = false;  // whether some ranks of the group have no block
 };
 struct Sides {
   Side send, receive;
@@ -25,15 +25,15 @@ class WireHooks {
  public:
   explicit WireHooks(LayerState& layer) : layer_(layer) {}
 
-  /// Returns the gradient of the MoE part's output: where a norm is behind it, what the norm's backward left; else the
-  /// hook's copy of what the loss gave, or that itself.
+  /// Returns the gradient of the MoE part's output: if a norm follows, the result of the norm's backward; else the
+  /// hook's copy of the loss's gradient or, without a hook, that gradient itself.
   TensorView moe_gradient() const;
-  /// These two call the hook at the MoE part's begin and end; its first and its last task call them.
+  /// These two call the hook at the beginning and end of the MoE part; its first and its last task call them.
   void begin_moe(Phase phase) const;
   void end_moe(Phase phase) const;
 
   bool any() const { return layer_.parts.hook != nullptr; }
-  /// Both enqueue the hook's call for an exchange of `rows`; the first returns what then goes over the wire.
+  /// Both enqueue the hook's call for an exchange of `rows`; the first returns the sides that go over the wire.
   Sides before_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
   void after_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
 
@@ -41,7 +41,7 @@ class WireHooks {
   struct Converted {
     TensorView rows, wire;
   };
-  /// Converts a side: `buffer` is the wire's where its type isn't the layer's; else the rows are sent in place.
+  /// Converts a side into `buffer`, the wire's, if the wire's type isn't the layer's; else the rows are sent in place.
   Converted converted(const Side& side, TensorView buffer) const;
   Side on_wire(const Side& rows, TensorView wire) const;
 
@@ -52,26 +52,26 @@ class RowExchange {
  public:
   RowExchange(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan), hooks_(layer) {}
 
-  // These enqueue a collective on the call's stream.
+  // These functions enqueue a collective on the call's stream.
   void dispatch(const Task& task, CommCall call);
   void combine(const Task& task, CommCall call);
-  /// Runs a phase of SAA's combine: rows go to the ranks of one EP peer and come from those of another. Where the plan
-  /// has another number of phases than EP peers, a phase is a chunk of the rows of all peers.
+  /// Runs a phase of SAA's combine: rows go to the ranks of one EP peer and come from those of another. If the plan has
+  /// another number of phases than EP peers, a phase is a chunk of the rows of all peers.
   void exchange(const Task& task, CommCall call);
   void allgather(const Task& task, CommCall call);
   void gather_home(const Task& task, CommCall call);
   void reducescatter(const Task& task, CommCall call);
   void allreduce(const Task& task, CommCall call);
 
-  // These compute, on their task's stream.
-  /// Adds up what the ESP ranks made of a row (Parm's combine).
+  // These functions compute, on their task's stream.
+  /// Adds up the ESP ranks' partial results of a row (Parm's combine).
   void sum(const Task& task);
-  /// Copies what came home in chunks to where it would lie if there were one chunk.
+  /// Copies rows that came home in chunks to the places that they would have with one chunk.
   void lay_out(const Task& task);
 
  private:
-  /// Where the copies of a piece of home lie, one for each ESP rank: `size` elements each, `step` apart from
-  /// `first` on.
+  /// The places of the copies of a piece of home, one copy per ESP rank: `size` elements each, `step` elements apart
+  /// from `first` on.
   struct Fan {
     int64_t home = 0, first = 0, step = 0, size = 0;
   };
@@ -80,11 +80,11 @@ class RowExchange {
   static Side side(RowsView rows, int chunk) { return side(rows, chunk, 0, rows.layout.pieces()); }
   /// Returns a side that has each EP peer's rows once for each of that peer's ESP ranks.
   Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
-  /// Returns where the copies for a peer lie: with `by_peer` together, as SAA's phases need them.
+  /// Returns the places of the copies for a peer; `by_peer`: together, as SAA's phases need them.
   Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;
-  /// Copies the rows of each EP peer for every ESP rank of it (Parm's dump).
+  /// Copies the rows of each EP peer for each of its ESP ranks (Parm's dump).
   void dump(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
-  /// Names the EP peer whose rows come home in a phase of SAA.
+  /// Returns the EP peer whose rows come home in a phase of SAA.
   int peer_of(int phase) const;
 
   void swap(const Task& task, Sides rows, const CommCall& call);
@@ -99,29 +99,29 @@ class RowExchange {
   WireHooks hooks_;
 };
 
-/// Keeps layouts and buffers to sizes that are known at run time only: the rows of a layer that drops no token. After
-/// each forward's gate all ranks tell each other how many rows they fill. The layouts of both phases and all buffers
-/// follow.
+/// Adapts layouts and buffers to sizes that are known only at run time: the rows of a dropless layer. After each
+/// forward's gate all ranks tell each other how many rows they fill, and the layouts of both phases and all buffers are
+/// set from that.
 class RunTimeSizes {
  public:
   RunTimeSizes(LayerState& layer, BoundPlan& plan);
 
-  /// Agrees on the counts of rows, unless the layer has a capacity: stops the issuing thread, since what that issues
-  /// next depends on the counts.
+  /// Agrees on the numbers of rows, unless the layer has a capacity. This stops the issuing thread, since what it
+  /// issues next depends on these numbers.
   void agree(Stream& stream);
-  /// Gives the layer's buffers and stored activations the room that the layouts need.
+  /// Gives the layer's buffers and stored activations the memory that the layouts need.
   void fit();
 
  private:
   /// Fills counts_ from of_ranks_.
   void take_counts();
-  /// Lets the device find all places anew, and waits for it.
+  /// Lets the device find all places again, and waits for it.
   void place(Stream& stream);
 
   LayerState& layer_;
   BoundPlan& plan_;
   std::vector<int64_t> of_ranks_;  // [rank][held group][E]
-  Array<int64_t> of_ranks_there_;  // likewise, where ranks exchange them
+  Array<int64_t> of_ranks_there_;  // likewise, in the memory in which ranks exchange them
   RowCounts counts_;
 };
 

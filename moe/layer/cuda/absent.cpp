@@ -1,4 +1,4 @@
-// Stands for CUDA in a build without it.
+// Replaces CUDA in a build without it.
 #include "moe/base/check.h"
 #include "moe/layer/layer_device.h"
 

@@ -1,8 +1,8 @@
-// Idea: where experts are compared a warp has a token, and its lanes take the experts in turn: a token's experts are
-// found one after the other. An expert's rows are given by counting its pairs: all first choices in the order of
-// tokens, then all second choices, until its rows are used up. Where experts take tokens, a block has an expert of a
-// group: it finds, bit by bit from the highest on, the largest score that enough tokens reach, takes all above it, and
-// of those that have it the first ones.
+// Idea: to compare experts, a warp handles a token, and its lanes take the experts in turn; a token's experts are found
+// one after the other. An expert's rows are assigned by counting its pairs: all first choices in the order of tokens,
+// then all second choices, until its rows are used up. If experts take tokens, a block handles an expert of a group: it
+// finds, bit by bit from the highest on, the largest score that enough tokens reach, takes all tokens above it, and of
+// those that have it the first ones.
 // Invariant: two runs give the same choices. Equal logits go to the lower expert, equal scores to the lower token, and
 // nothing is counted by atomics.
 // Source: GShard, Algorithm 1 (rows); Zhou et al. 2022, section 3.2 (Expert Choice).
@@ -19,12 +19,12 @@ __device__ T at(const void* values, int64_t i) {
   return static_cast<const T*>(values)[i];
 }
 
-// Adds to `before`, a count of this warp's lanes before this one, the counts of the warps before it. `of_warp` is this
-// warp's, `all` is set to the whole block's, which calls it.
+// Adds to `before`, the count of this warp's lanes before this one, the counts of earlier warps. `of_warp` is this
+// warp's count; `all` is set to that of the whole block, all of which calls this.
 __device__ inline int block_before(int before, int of_warp, int& all) {
   __shared__ int parts[kThreads / kWarpSize];
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  __syncthreads();  // `parts` may still be read by the call before
+  __syncthreads();  // the previous call may still read `parts`
   if (lane_index() == 0) parts[warp] = of_warp;
   __syncthreads();
   all = 0;
@@ -35,15 +35,15 @@ __device__ inline int block_before(int before, int of_warp, int& all) {
   return before;
 }
 
-// Counts the block's threads before this one that say yes, and in `all` those of the whole block, which calls it.
+// Returns how many of the block's threads before this one say yes; `all`: how many of the whole block, which calls it.
 __device__ inline int block_rank(bool yes, int& all) {
   const unsigned votes = __ballot_sync(kAllLanes, yes);
   return block_before(__popc(votes & ((1U << lane_index()) - 1)), __popc(votes), all);
 }
 
-// Adds up what the block's threads before this one count, and in `all` what the whole block does, which calls it.
+// Returns the sum of the counts of the block's threads before this one; `all`: that of the whole block, which calls it.
 __device__ inline int block_sum_before(int count, int& all) {
-  int sum = count;  // of the lanes up to this one
+  int sum = count;  // over the lanes up to this one
   for (int by = 1; by < kWarpSize; by *= 2) {
     const int behind = __shfl_sync(kAllLanes, sum, lane_index() - by);
     if (lane_index() >= by) sum += behind;
@@ -51,14 +51,14 @@ __device__ inline int block_sum_before(int count, int& all) {
   return block_before(sum - count, __shfl_sync(kAllLanes, sum, kWarpSize - 1), all);
 }
 
-// What a block fills: one expert's rows of one group.
+// The rows that a block fills: one expert's rows of one group.
 struct Filled {
   __device__ explicit Filled(const RowAssignment& a)
       : expert(static_cast<int>(blockIdx.x) % static_cast<int>(a.experts)),
         first_token(static_cast<int64_t>(blockIdx.x) / a.experts * a.group_tokens),
         slots(a.rows + a.padding),
         first_slot(blockIdx.x * slots) {}
-  // Gives a pair its row; -1: none.
+  // Gives a pair its row; -1: no row.
   __device__ void give(const RowAssignment& a, int64_t pair, int row) const {
     a.row[pair] = row;
     a.slot_of[pair] = row < 0 ? -1 : static_cast<int32_t>(first_slot + row);
@@ -72,8 +72,8 @@ struct Filled {
   int64_t first_token, slots, first_slot;
 };
 
-// Finds a token's choices one by one: from the largest logit and lowest expert on, the first that comes after the
-// choice before.
+// Finds a token's choices one by one, ordered from the largest logit and the lowest expert on: each is the first after
+// the choice before it.
 template <class T>
 __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
   const int64_t token = warp_index();
@@ -100,7 +100,7 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
 }
 
 // A block counts one expert's pairs of one group: all first choices in token order, then all second choices, ... A
-// thread has kTokens neighbours, which it reads at once.
+// thread handles kTokens neighbours, which it reads at once.
 __global__ void assign_kernel(RowAssignment a) {
   constexpr int kTokens = 8;
   const Filled of(a);
@@ -108,7 +108,7 @@ __global__ void assign_kernel(RowAssignment a) {
   for (int64_t choice = 0; choice < a.choices; ++choice)
     for (int64_t base = 0; base < a.group_tokens; base += int64_t{kThreads} * kTokens) {
       const int64_t first = base + int64_t{threadIdx.x} * kTokens;
-      unsigned mine = 0;  // a bit a token
+      unsigned mine = 0;  // one bit per token
 #pragma unroll
       for (int n = 0; n < kTokens; ++n)
         if (first + n < a.group_tokens && a.expert[(of.first_token + first + n) * a.choices + choice] == of.expert)
@@ -125,7 +125,7 @@ __global__ void assign_kernel(RowAssignment a) {
   of.leave_empty(a, used < a.rows ? used : a.rows);
 }
 
-// Returns whole numbers in the order of scores, which are not negative; not-a-numbers have the lowest.
+// Maps scores, which are not negative, to integers in the same order; NaN gets the lowest one.
 template <class T>
 struct Key;
 template <>
@@ -162,7 +162,7 @@ __global__ void take_kernel(const T* scores, RowAssignment a, int32_t* expert_of
   Bits least = 0;
   for (int bit = 8 * static_cast<int>(sizeof(Bits)) - 2; bit >= 0; --bit)
     if (const Bits tried = least | Bits(1) << bit; reach(tried) >= taken) least = tried;
-  const int tied = taken - reach(least + 1);  // of those that just reach it so many are taken
+  const int tied = taken - reach(least + 1);  // number taken of the tokens whose score is exactly `least`
   int used = 0, ties = 0;
   for (int64_t base = 0; base < tokens; base += kThreads) {
     const int64_t token = base + threadIdx.x, pair = (of.first_token + token) * a.experts + of.expert;

@@ -1,5 +1,5 @@
-// Gates that choose, by kernels: they differ in the logits (logits.h), in who chooses, in how a pair is weighed, and in
-// having losses, as their rows say (moe/layer/gates/gate.cpp). What they compute is said in moe/layer/gates/.
+// Gates that choose, by kernels. They differ in the logits (logits.h), in who chooses, in how a pair is weighed, and in
+// whether they have losses, as their rows say (moe/layer/gates/gate.cpp). moe/layer/gates/ documents the computations.
 #include "moe/layer/cuda/layer_device.h"
 #include "moe/layer/cuda/logits.h"
 #include "moe/layer/cuda/mixing_gate.h"
@@ -104,7 +104,7 @@ class CudaGate final : public Gate {
   const GatePart& part_;
   RankShape rank_;
   int64_t tokens_, experts_;
-  DType dtype_;  // float32 of a 16-bit layer
+  DType dtype_;  // float32 for a 16-bit layer
   AuxiliaryLosses losses_;
   std::unique_ptr<GateLogits> logits_;
   Tensor probabilities_, log_sums_, statistics_;

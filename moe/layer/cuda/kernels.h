@@ -8,7 +8,7 @@ namespace moe::cuda {
 
 // Rows (rows.cu) --------------------------------------------------------------------------------------------------
 
-/// Points to a routing as kernels read it. A slot is a row of an expert of a group: (group experts + expert) rows +
+/// A routing as kernels read it. A slot is a row of an expert of a group: (group experts + expert) rows +
 /// row.
 struct RoutingArrays {
   int64_t tokens = 0, choices = 0, slots = 0;
@@ -16,24 +16,24 @@ struct RoutingArrays {
   const int32_t* pair_of = nullptr;  // of each slot; -1: empty
 };
 
-/// Points to rows of `width` elements and says where they lie: row `place[slot]`; -1: not here.
+/// Rows of `width` elements and their places: row `place[slot]`; -1: not here.
 struct PlacedRows {
   void* data = nullptr;
   const int32_t* place = nullptr;
 };
 
-/// Computes rows[slot] = tokens[the slot's token], 0 where empty.
+/// Computes rows[slot] = tokens[the slot's token], 0 for empty slots.
 void order_rows(Work work, const RoutingArrays& routing, const void* tokens, PlacedRows rows, int64_t width);
-/// What combine_rows computes: out[token] = sum over its pairs of weight (null: 1) times their rows, which are all
-/// here. At most 32 choices. Weights and their gradients are of the type that sums are kept in.
+/// The arguments of combine_rows: out[token] = sum over its pairs of weight (null: 1) times their rows, which are all
+/// here. At most 32 choices. Weights and their gradients have the type of sums.
 struct Combine {
   const void* weight;
   PlacedRows rows;
   void* out;
 };
 void combine_rows(Work work, const RoutingArrays& routing, const Combine& of, int64_t width);
-/// What combine_rows_backward computes: d_rows[slot] = weight * d_out[token], 0 where empty, of the slots that are
-/// here; d_weight[pair] = <d_out[token], rows[slot]>, 0 of dropped pairs; rows are all here.
+/// The arguments of combine_rows_backward: d_rows[slot] = weight * d_out[token], 0 for empty slots, for the slots that
+/// are here; d_weight[pair] = <d_out[token], rows[slot]>, 0 for dropped pairs; all rows are here.
 struct CombineBackward {
   const void *weight, *d_out;
   PlacedRows rows, d_rows;
@@ -53,7 +53,7 @@ void pack_rows(Work work, const ExpertBlock& block, const void* experts, PlacedR
 
 // Places (places.cu) ----------------------------------------------------------------------------------------------
 
-/// What find_places does: it sets a layout's places from its table (moe/sharding/row_layout.h).
+/// The arguments of find_places, which sets a layout's places from its table (moe/sharding/row_layout.h).
 struct PlaceSearch {
   int64_t rows = 0, streams = 0, experts = 0, degree = 0;  // the layout's
   int64_t most = 0;
@@ -65,17 +65,17 @@ void find_places(void* stream, const PlaceSearch& of);
 
 // Masks (masks.cu) ------------------------------------------------------------------------------------------------
 
-/// One expert's rows of one group of tokens, and which pairs are there: those in `pair_of`, a row each, or,
-/// where tokens are mixed, choice first_choice + row of every token.
+/// One expert's rows of one group of tokens, and its pairs: those in `pair_of`, one per row, or, if tokens are mixed,
+/// choice first_choice + row of every token.
 struct MaskCell {
   int64_t tokens = 0, first_token = 0, choices = 0;
-  int64_t rows = 0;  // of the mask; it has a pair in the first `filled` of them at most
+  int64_t rows = 0;  // rows of the mask; only the first `filled` of them can have a pair
   int64_t filled = 0, first_choice = 0;
-  const int32_t* pair_of = nullptr;  // of these rows; null: mixed
+  const int32_t* pair_of = nullptr;  // pair of each row; null: mixed
 };
 /// Computes mask (tokens, rows) = values[pair] (null: 1) at its token and row, else 0. `values` are of the sums' type.
 void spread_mask(Work work, const MaskCell& cell, const void* values, void* mask);
-/// Computes values[pair] = products[token, row] of the pairs that are there.
+/// Computes values[pair] = products[token, row] for the pairs of the cell.
 void pick_masked(Work work, const MaskCell& cell, const void* products, void* values);
 
 }  // namespace moe::cuda

@@ -5,7 +5,7 @@
 namespace moe::cuda {
 namespace {
 
-// Returns whether experts have equally many rows, equally far apart.
+// Returns whether experts have equally many rows, at equal distances.
 bool alike(std::span<const Rows> experts) {
   for (size_t e = 1; e < experts.size(); ++e)
     if (experts[e].count() != experts[0].count() ||
@@ -14,7 +14,7 @@ bool alike(std::span<const Rows> experts) {
   return true;
 }
 
-// Calls body(block) for the experts that one launch serves: all of them where they are alike.
+// Calls body(block) for the experts that one launch serves: all of them if they are alike.
 template <class Body>
 void for_each_block(const RowLayout& layout, Rows rows, std::span<const Rows> experts, Body body) {
   std::vector<Rows> from(experts.size());

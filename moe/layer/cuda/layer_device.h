@@ -11,7 +11,7 @@ namespace moe::cuda {
 std::unique_ptr<LayerDevice> make_layer_device(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm,
                                                std::optional<int> torch_gpu = {});
 
-/// These make its parts; `math` outlives them. They throw Unsupported naming what there are kernels for.
+/// Make the parts of a layer's device; `math` outlives them. They throw Unsupported naming the parts with kernels.
 std::unique_ptr<Gate> make_gate(CudaMath& math, const PartSetup& setup);
 std::unique_ptr<Order> make_order(std::string_view name, CudaMath& math, DType dtype);
 

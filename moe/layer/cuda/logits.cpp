@@ -6,8 +6,8 @@
 namespace moe::cuda {
 namespace {
 
-// Computes x W_g and, where it is noisy, adds noise of deviation softplus(x W_noise): W_g and W_noise lie one below the
-// other, so their products side by side.
+// Computes x W_g and, if the gate is noisy, adds noise of deviation softplus(x W_noise). W_g and W_noise lie one below
+// the other, so their products lie side by side.
 class ProductLogits final : public GateLogits {
  public:
   ProductLogits(const PartSetup& setup, CudaMath& math, bool noisy)

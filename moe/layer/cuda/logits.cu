@@ -19,7 +19,7 @@ __device__ T softplus(T x) {
   return (x > T(0) ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
 }
 
-// Returns where element i of (tokens, experts) lies in Logits.
+// Returns the place of element i of (tokens, experts) in Logits.
 __device__ int64_t place_of(const Logits& l, int64_t i) { return i / l.experts * l.stride + i % l.experts; }
 
 template <class T>
@@ -72,7 +72,7 @@ __global__ void divide_kernel(T* t, const T* by, int64_t count) {
   if (i < count) t[i] *= T(1) / *by;
 }
 
-// A warp has a token.
+// A warp handles a token.
 template <class T>
 __global__ void along_kernel(Logits d_logits, Temperature t) {
   const int64_t token = warp_index();

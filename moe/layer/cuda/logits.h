@@ -1,6 +1,6 @@
 #pragma once
-// Makes what a gate compares experts by, with GEMMs and kernels, and goes the way back from it to the hidden states.
-// Gates differ in how they make it, as their rows say (moe/layer/gates/gate.cpp), and share all that follows
+// Makes the logits by which a gate compares experts, with GEMMs and kernels, and their backward to the hidden states.
+// Gates differ in how they make logits, as their rows say (moe/layer/gates/gate.cpp), and share all that follows
 // (rule.cpp).
 #include <memory>
 
@@ -16,7 +16,7 @@ class GateLogits {
   /// Begins a step as Gate::begin_step does.
   virtual void begin_step(uint64_t, bool) {}
   virtual void forward(TensorView hidden) = 0;
-  /// These show the last forward's logits, and where their gradients are to be written; both have one stride.
+  /// Return the last forward's logits, and the memory for their gradients; both have one stride.
   virtual Logits logits() const = 0;
   virtual Logits d_logits() const = 0;
   /// Makes the parameters' gradients and adds to d_hidden; may change d_logits.

@@ -1,12 +1,12 @@
-// Kernels of masks. A thread has a token and row: it finds the pair that is there, if any, and brings its value into a
-// dense matrix or out of one. No two pairs of a token meet in a row.
+// Kernels of masks. A thread handles a token and a row: it finds their pair, if there is one, and copies its value into
+// a dense matrix or out of one. No two pairs of a token share a row.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/element.cuh"
 
 namespace moe::cuda {
 namespace {
 
-// Returns -1 where the token has no pair in that row.
+// Returns the pair of a token and a row; -1 if there is none.
 __device__ int64_t pair_at(const MaskCell& cell, int64_t token, int64_t row) {
   if (row >= cell.filled) return -1;
   token += cell.first_token;

@@ -41,7 +41,7 @@ class CudaMixingGate final : public Gate {
   Logits of(TensorView products) const { return {products.data(), tokens_, rows_, rows_}; }
 
   CudaMath& math_;
-  int64_t tokens_, rows_;  // of all experts
+  int64_t tokens_, rows_;  // rows_: of all experts together
   GateProjection products_;
   Tensor log_sums_;
 };

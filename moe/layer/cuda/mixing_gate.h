@@ -1,5 +1,5 @@
 #pragma once
-// SoftMoE's gate by kernels (moe/layer/gates/softmoe.h), and what gates tell the kernels of a routing.
+// SoftMoE's gate by kernels (moe/layer/gates/softmoe.h), and the kernels' view of a routing.
 #include <memory>
 
 #include "moe/layer/cuda/gate_kernels.h"
@@ -11,7 +11,7 @@ namespace moe::cuda {
 /// Makes SoftMoE's gate; `math` outlives it.
 std::unique_ptr<Gate> make_mixing_gate(CudaMath& math, const PartSetup& setup);
 
-/// Points to what the routing has on the device.
+/// Returns a view of the routing's arrays on the device.
 inline RowAssignment assignment_of(const Routing& r) {
   const Routing::OnDevice& d = r.device;
   return {r.groups(),   r.group_tokens,   r.choices,        r.experts,       r.rows,   d.expert.data(),

@@ -1,5 +1,5 @@
-// Kernels of SoftMoE's softmax over the tokens of a group and the gradients of both its softmaxes. A thread has a
-// column, and a warp's threads read neighbours: sums over tokens are in their order.
+// Kernels of SoftMoE's softmax over the tokens of a group and the gradients of both its softmaxes. A thread handles a
+// column, and a warp's threads read adjacent ones: sums over tokens are in token order.
 // Source: Puigcerver et al. 2024, section 2.1.
 #include "moe/layer/cuda/gate_kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
@@ -7,7 +7,7 @@
 namespace moe::cuda {
 namespace {
 
-// Where a thread's column begins and ends, and whether it has one (`here`).
+// The beginning and end of a thread's column, and whether it has one (`here`).
 struct Column {
   __device__ Column(const Logits& l, int64_t group_tokens)
       : first(thread_index() / l.experts * group_tokens * l.experts + thread_index() % l.experts),
@@ -29,7 +29,7 @@ __global__ void token_softmax_kernel(Logits l, int64_t group_tokens, T* fill) {
   for (int64_t i = c.first; i < c.end; i += c.step) fill[i] /= sum;
 }
 
-// Computes what comes through the softmax over a token's rows; a warp has a token.
+// Computes the gradient through the softmax over a token's rows; a warp handles a token.
 template <class T>
 __global__ void row_gradient_kernel(Mixture m, Logits d_logits) {
   const int64_t token = warp_index(), first = token * d_logits.experts;

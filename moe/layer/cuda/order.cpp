@@ -1,6 +1,6 @@
-// Orders by kernels. Tutel's gathers: slots when rows are made, pairs when tokens are. GShard's masks are made by
-// kernels, and multiplied by the GEMMs of moe/layer/orders/gshard.h. Where a gate mixes tokens every row has all of
-// them, so either order is those GEMMs.
+// Orders by kernels. Tutel's gathers: it reads tokens by slot to make rows, and rows by pair to make tokens. GShard's
+// masks are made by kernels, and multiplied by the GEMMs of moe/layer/orders/gshard.h. If a gate mixes tokens, every
+// row has all of them, so either order is those GEMMs.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/layer/cuda/layer_device.h"
 #include "moe/layer/orders/gshard.h"
@@ -98,7 +98,7 @@ class CudaTutelOrder final : public Order {
 std::unique_ptr<Order> make_order(std::string_view name, CudaMath& math, DType dtype) {
   if (name == "gshard") return make_masked_order(math, std::make_unique<CudaMasks>(math, dtype), dtype);
   if (name == "tutel") return std::make_unique<CudaTutelOrder>(math, dtype);
-  moe::make_order(name, sums_type(dtype));  // BadInput if nobody knows it
+  moe::make_order(name, sums_type(dtype));  // throws BadInput for an unknown name
   throw Unsupported(fmt::format("order {}: has no CUDA kernels, expected one of: gshard, tutel", name));
 }
 

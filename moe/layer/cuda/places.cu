@@ -1,6 +1,6 @@
-// Kernel that finds where rows lie, with a thread a row of a cell. What an expert has of a stream counts as rows of
-// T_rank (row_layout.h): so the chunk that a row is in, and its place among all that the expert computes, follow from a
-// few counts.
+// Kernel that finds the places of rows, with a thread per row of a cell. An expert's rows of a stream count as rows of
+// T_rank (row_layout.h), so a row's chunk, and its place among all rows that the expert computes, follow from a few
+// counts.
 #include "moe/layer/cuda/kernels.h"
 #include "moe/tensor/cuda/element.cuh"
 
@@ -21,7 +21,7 @@ __global__ void place_kernel(PlaceSearch s) {
     return;
   }
   const int64_t counts_as = row * s.rows / n;
-  int64_t chunk = 0, behind = s.degree;  // the last that begins no later
+  int64_t chunk = 0, behind = s.degree;  // chunk: the last one that begins at or before the row
   while (behind - chunk > 1) {
     const int64_t middle = (chunk + behind) / 2;
     if (chunk_begin[middle] <= counts_as)
@@ -37,7 +37,7 @@ __global__ void place_kernel(PlaceSearch s) {
   }
   const int64_t stream = cell / s.experts, expert = cell % s.experts;
   int64_t at = first_of_expert[expert] + row - first_of(counts_as, n, s.rows);
-  for (int64_t other = 0; other < s.streams; ++other)  // of lower streams those that count alike come first too
+  for (int64_t other = 0; other < s.streams; ++other)  // rows of lower streams that count alike come first too
     at += first_of(counts_as + (other < stream ? 1 : 0), counts[other * s.experts + expert], s.rows);
   s.places[at] = place;
 }

@@ -1,4 +1,4 @@
-// Stands in absent.cpp's place in a build with CUDA.
+// Replaces absent.cpp in a build with CUDA.
 #include <cuda_runtime.h>
 
 #include "moe/device/cuda/check.h"

@@ -1,5 +1,5 @@
-// Kernels that move rows: a warp has a row, a token or a part of one, 16 bytes a lane and turn, several turns under way
-// at once. In the inverse order's backward a block has a token.
+// Kernels that move rows: a warp handles a row, a token or a part of one, 16 bytes per lane and turn, with several
+// turns in flight. In the inverse order's backward a block handles a token.
 #include <algorithm>
 
 #include "moe/layer/cuda/kernels.h"
@@ -13,7 +13,7 @@ constexpr int kSums = 2;     // turns in flight of a lane that adds rows up
 constexpr int kChoices = 2;  // rows of a token in flight
 constexpr int kSlots = 8;    // slots per item when empty slots are cleared
 
-// Points at the beginning of row `row` of rows of `packs`.
+// Returns the address of row `row` among rows of `packs` packs.
 template <class T, int N>
 __device__ const Pack<T, N>* row_at(const T* rows, int64_t row, int packs) {
   return reinterpret_cast<const Pack<T, N>*>(rows) + row * packs;
@@ -36,10 +36,10 @@ __device__ void copy_row(const P* __restrict__ from, P* __restrict__ to, int pac
   for (; j < packs; j += kWarpSize) to[j] = from[j];
 }
 
-// Where a kernel writes all slots, its first items are empty ones, kSlots at a time; each of the others is a token.
+// If a kernel writes all slots, its first items are empty slots, kSlots at a time; each later item is a token.
 __host__ __device__ int64_t clearing_items(const RoutingArrays& r) { return (r.slots + kSlots - 1) / kSlots; }
 
-// Clears packs [first, first + count) of the empty ones among an item's slots.
+// Clears packs [first, first + count) of the empty slots of an item.
 template <class T, int N>
 __device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int64_t item, int packs, int first,
                             int count) {
@@ -58,10 +58,10 @@ __device__ void clear_empty(const RoutingArrays& r, const PlacedRows& rows, int6
   }
 }
 
-// Returns how many warps share a row of so many packs, each with `turns` a lane.
+// Returns how many warps share a row of `packs` packs, each with `turns` packs per lane.
 __host__ __device__ int parts_of(int packs, int turns) { return (packs + turns * kWarpSize - 1) / (turns * kWarpSize); }
 
-// A lane knows one pair of a token, and where its row lies; the others ask it. A dropped pair's row is not there.
+// A lane holds one pair of a token and the place of its row, and the other lanes ask for it; -1 for a dropped pair.
 struct OwnPair {
   int64_t pair = -1;
   int slot = -1;
@@ -73,7 +73,7 @@ struct OwnPair {
   __device__ int place_in(const PlacedRows& rows) const { return slot < 0 ? -1 : rows.place[slot]; }
 };
 
-// Reads a part of a token once, and writes it to all of its places.
+// Reads a part of a token once, and writes it to all its places.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const T* tokens, PlacedRows rows, int packs) {
   const int parts = parts_of(packs, kTurns);
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const 
 #pragma unroll
   for (int turn = 0; turn < kTurns; ++turn) {
     const int j = first + turn * kWarpSize;
-    p[turn] = from[j < packs ? j : packs - 1];  // behind the end: read, not kept
+    p[turn] = from[j < packs ? j : packs - 1];  // beyond the end: read, but not used
   }
   for (int choice = 0; choice < choices; ++choice) {
     const int place = __shfl_sync(kAllLanes, own_place, choice);
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(kThreads) order_kernel(RoutingArrays r, const 
   }
 }
 
-// Adds up a part of a token's rows, kChoices of them under way at once; `kOnce`: a token has no more.
+// Adds up a part of a token's rows, kChoices of them in flight; `kOnce`: a token has at most that many.
 template <class T, int N, bool kOnce>
 __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, Combine c, int packs) {
   const int parts = parts_of(packs, kSums);
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
     Sums<T> weight[kChoices];
 #pragma unroll
     for (int k = 0; k < kChoices; ++k) {
-      place[k] = __shfl_sync(kAllLanes, own_place, choice + k);  // behind the last: not there
+      place[k] = __shfl_sync(kAllLanes, own_place, choice + k);  // beyond the last choice: no row
       weight[k] = __shfl_sync(kAllLanes, own_weight, choice + k);
       if (place[k] < 0) weight[k] = 0;
     }
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   }
 }
 
-// Reads a token's gradient once for kChoices of its rows. A block has a token, or empty slots that it clears.
+// Reads a token's gradient once for kChoices of its rows. A block handles a token, or empty slots that it clears.
 template <class T, int N>
 __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingArrays r, CombineBackward c, int packs) {
   const int64_t item = blockIdx.x, token = item - clearing_items(r);
@@ -178,7 +178,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
       const int place = __shfl_sync(kAllLanes, own_place, choice + c2);
       const int d_place = __shfl_sync(kAllLanes, own_d_place, choice + c2);
       weight[c2] = __shfl_sync(kAllLanes, own_weight, choice + c2);
-      // A dropped pair's product is read as another, and not kept.
+      // For a dropped pair another row is read, and the product is not used.
       row[c2] = place < 0 ? d_out : row_at<T, N>(static_cast<const T*>(c.rows.data), place, packs);
       d_row[c2] = d_place < 0 ? nullptr : row_at<T, N>(static_cast<T*>(c.d_rows.data), d_place, packs);
       any |= place >= 0;

@@ -1,6 +1,6 @@
-// Kernels by which gates weigh pairs, count their losses' statistics, and compute the gradients of both. A warp has a
-// token unless it is said otherwise. Sums are in a fixed order (reduce.cuh), nothing is added by atomics: two runs give
-// the same bits. Source: Switch Transformer, section 2.2 (balance loss).
+// Kernels by which gates weigh pairs, count their losses' statistics, and compute the gradients of both. A warp handles
+// a token unless noted otherwise. Sums are in a fixed order (reduce.cuh) and nothing uses atomics, so two runs give the
+// same bits. Source: Switch Transformer, section 2.2 (balance loss).
 #include "moe/layer/cuda/gate_kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -34,7 +34,7 @@ __global__ void softmax_kernel(Logits l, T* probabilities, T* log_sums) {
   if (lane_index() == 0) log_sums[token] = most + std::log(sum);
 }
 
-// A thread has a token.
+// A thread handles a token.
 template <class T>
 __global__ void weigh_kernel(Logits l, Choice c) {
   const int64_t token = thread_index();
@@ -58,7 +58,7 @@ __global__ void weigh_kernel(Logits l, Choice c) {
   for (int64_t i = 0; i < c.choices; ++i) weight[i] = std::exp(logit(i) - most) / sum;
 }
 
-// Block e sums for expert e, the last one the squares.
+// Block e sums for expert e; the last block sums the squares.
 template <class T>
 __global__ void statistics_kernel(Statistics s) {
   const int64_t e = blockIdx.x;

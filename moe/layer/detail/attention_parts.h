@@ -1,5 +1,5 @@
 #pragma once
-// What both kinds of attention are made of: rotary positions, the heads between their projections, and the keys and
+// The components of both kinds of attention: rotary positions, the heads between their projections, and the keys and
 // values that CP ranks gather.
 #include <memory>
 #include <vector>
@@ -11,10 +11,10 @@
 
 namespace moe {
 
-/// Rotates heads by the places of the rank's tokens; does nothing where the layer has no rotary positions.
+/// Rotates heads by the places of the rank's tokens; does nothing if the layer has no rotary positions.
 class RotaryPositions {
  public:
-  /// `width`: numbers of a head that turn, its last ones.
+  /// `width`: how many numbers of a head, the last ones, are rotated.
   RotaryPositions(const PartSetup& setup, int64_t width);
   /// Rotates rows (B L / N_CP, heads `head`) in place.
   void rotate(TensorView rows, int64_t head, Turn turn);
@@ -38,17 +38,17 @@ std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths wi
 /// Keys and values of one rank or several, or their gradients: (ranks, keys of B L / N_CP tokens, then values).
 struct Gathered {
   TensorView all;
-  TensorView k, v;  // of the first rank
+  TensorView k, v;  // those of the first rank
 };
 
-/// Keys and values by phase. Without context parallelism own and gathered ones are the same memory.
+/// Keys and values by phase. Without context parallelism `own` and `gathered` are the same memory.
 struct HeldKeysValues {
   HeldKeysValues(const PartSetup& setup, HeadWidths widths);
   EnumArray<Phase, Gathered, 2> own, gathered;          // of the rank's tokens; of all CP ranks, in their order
-  EnumArray<Phase, std::vector<KeysValues>, 2> before;  // of the parts of the samples before
+  EnumArray<Phase, std::vector<KeysValues>, 2> before;  // keys and values of the earlier parts of the samples
 };
 
-/// Returns the columns of these heads, each `width` wide, or of the key-value heads that as many `queries` read each.
+/// Returns the columns of these heads, each `width` wide, or of their key-value heads, each read by `queries` heads.
 inline ShardRange of_heads(ShardRange heads, int64_t width, int64_t queries = 1) {
   return {heads.first / queries * width, heads.count / queries * width, heads.total / queries * width};
 }

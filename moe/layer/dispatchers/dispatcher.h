@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// An exchange's blocks, which lie one after the other; their bytes are by EP peer.
+/// An exchange's blocks, packed one after the other, with their bytes by EP peer.
 struct Blocks {
   const void* send = nullptr;
   std::span<const int64_t> send_bytes;
@@ -29,22 +29,22 @@ class Dispatcher {
 };
 
 struct DispatcherSetup {
-  Communicator& ep;  // of the EP group
+  Communicator& ep;  // the EP group
   int ranks_per_node = 1;
-  int rank = 0;                        // of the stage; on node rank / ranks_per_node
-  bool equal = true;                   // all blocks of all ranks are of one size: false where no token is dropped
-  int64_t most_bytes = 0;              // of what one exchange sends or receives, where blocks are equal
-  MemorySpace& memory = cpu_memory();  // where blocks lie; outlives the dispatcher
+  int rank = 0;                        // rank of the stage, on node rank / ranks_per_node
+  bool equal = true;                   // whether all blocks of all ranks have one size; false in a dropless layer
+  int64_t most_bytes = 0;              // bytes that one exchange sends or receives at most, if blocks are equal
+  MemorySpace& memory = cpu_memory();  // memory of the blocks; outlives the dispatcher
 };
 
 struct DispatcherRow {
   std::string_view name = {};
-  /// Makes the dispatcher. Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks where
-  /// they have no meaning.
+  /// Makes the dispatcher. Blocking; all ranks of the EP group call it. Throws Unsupported for unequal blocks if the
+  /// dispatcher can't send them.
   std::unique_ptr<Dispatcher> (*make)(const DispatcherSetup&);
 };
 
-/// Makes a dispatcher known as register_gate() does a gate.
+/// Registers a dispatcher, as register_gate() does a gate.
 void register_dispatcher(const Part& part, DispatcherRow row);
 /// Makes the dispatcher of that name. Throws BadInput listing the known names.
 std::unique_ptr<Dispatcher> make_dispatcher(std::string_view name, const DispatcherSetup& setup);

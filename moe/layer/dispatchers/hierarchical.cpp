@@ -17,7 +17,7 @@ Hierarchy split_by_node(const DispatcherSetup& setup, std::string_view dispatche
   const int node = setup.rank / setup.ranks_per_node, ep_rank = setup.ep.rank();
   Hierarchy h{.node = nullptr, .across = nullptr, .most_bytes = setup.most_bytes};
   h.node = setup.ep.split(node, ep_rank);
-  // The split joins ranks with as many peers on their node. Unless these are all, every rank of the group knows.
+  // The split joins ranks with as many peers on their node. If it does not join all, every rank of the group notices.
   const int alike = setup.ep.split(h.per_node(), ep_rank)->size();
   require<Unsupported>(alike == setup.ep.size(),
                        "dispatcher {}: {} of the {} ranks of rank {}'s EP group are on node {}, expected as many on "
@@ -61,7 +61,7 @@ class OneDimensional final : public Dispatcher {
 
  private:
   bool leads() const { return ranks_.node->rank() == 0; }
-  /// Counts what goes to the leader, by rank of the node: what the leader gets.
+  /// Returns the bytes that go to each rank of the node: all to the leader.
   std::vector<int64_t> to_leader(int64_t bytes) const {
     std::vector<int64_t> blocks(ranks_.per_node());
     blocks.front() = bytes;
@@ -83,7 +83,7 @@ class OneDimensional final : public Dispatcher {
   Communicator& ep_;
   MemorySpace& memory_;
   Hierarchy ranks_;
-  Memory one_, other_;  // the leader's
+  Memory one_, other_;  // buffers of the leader
 };
 
 }  // namespace

@@ -11,46 +11,46 @@
 
 namespace moe {
 
-/// Names what an expert's backward reads and writes.
+/// The tensors that an expert's backward reads and writes.
 struct ExpertPass {
   TensorView input;
   std::span<const Rows> rows;
   TensorView d_output, d_input;
 };
 
-/// Computes the experts; rows lie expert after expert (ExpertRows). Every row passes forward once and backward once, in
-/// chunks that need not be the same.
+/// The computation of the experts; rows lie expert after expert (ExpertRows). Every row passes forward once and
+/// backward once, in chunks that may differ.
 class Expert {
  public:
   virtual ~Expert() = default;
-  /// Begins a forward, of all rows in chunks: what is stored is of an older one.
+  /// Begins a forward, of all rows in chunks: activations stored before belong to an older one.
   virtual void begin_forward() {}
   /// Makes room for `rows` rows of all local experts together; keeps nothing that was stored.
   virtual void reserve(int64_t rows) = 0;
   /// Computes output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output
   /// (their sum, M) has them one after the other. Stores activations of these rows.
   virtual void forward(TensorView input, std::span<const Rows> rows, TensorView output) = 0;
-  /// Computes, from d_output (rows as forward's output, M), d_input likewise; the parameters' gradients go into
-  /// `gradients`, one after the other. `input` is the forward's.
+  /// Computes, from d_output (rows as forward's output, M), d_input with the same rows; the parameters' gradients go
+  /// into `gradients`, one after the other. `input` is the forward's.
   virtual void backward(const ExpertPass& pass, TensorView gradients, Into into) = 0;
-  /// Computes d_input alone, half of a backward. d_output has its rows where input has them (reserved rows,
-  /// M), and stays until the other half of them is done.
+  /// Computes only d_input, half of a backward. d_output has its rows at the same places as input (reserved rows, M),
+  /// and must stay until the other half of them is done.
   virtual void backward_inputs(const ExpertPass& pass) = 0;
-  /// Computes the other half, of rows whose first half is done; it does not touch d_input.
+  /// Computes the other half, for rows whose first half is done; it does not touch d_input.
   virtual void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) = 0;
-  /// Shows the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
+  /// Returns the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
 };
 
 struct ExpertRow {
-  std::string_view name = {};  // of the Ffn
+  std::string_view name = {};  // name of the Ffn
   std::unique_ptr<Expert> (*make)(const PartSetup&);
 };
 
-/// Makes an expert known as register_gate() does a gate, and returns what a LayerShape has of it; `part.ffn` says
-/// nothing. No autograd reference verifies layers with it.
+/// Registers an expert, as register_gate() does a gate, and returns its value for a LayerShape; `part.ffn` is ignored.
+/// No autograd reference verifies layers with it.
 Ffn register_expert(FfnPart part, ExpertRow row);
-/// Makes the experts that `setup.rank` has. Throws BadInput listing the known names.
+/// Makes the experts of the rank `setup.rank`. Throws BadInput listing the known names.
 std::unique_ptr<Expert> make_expert(std::string_view name, const PartSetup& setup);
 
 }  // namespace moe

@@ -17,20 +17,20 @@ std::vector<TensorView> rows_of(std::span<const TensorView> tensors, Rows rows) 
   return parts;
 }
 
-// Experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows, its first where
-// the experts compute and its first in a packed chunk; the next one's lie `step` and `rows` further on.
+// Experts that one call of each GEMM serves: `count` from `first` on, each with `rows` rows. `at` and `packed` are the
+// first row where the experts compute, and in a packed chunk; the next expert's are `step` and `rows` rows further on.
 struct Run {
   int64_t first = 0, count = 1;
   int64_t rows = 0, at = 0, step = 0, packed = 0;
 };
 
-// Where the rows of a run's first expert begin, and how many rows further on the next one's do.
+// The first row of a run's first expert, and the distance in rows to the next expert's.
 struct Place {
   int64_t begin = 0, step = 0;
 };
 Place own(const Run& run) { return {run.at, run.step}; }           // where the experts compute
 Place in_chunk(const Run& run) { return {run.packed, run.rows}; }  // in a packed chunk
-Place in_front(const Run& run) { return {0, run.rows}; }           // in what serves one run
+Place in_front(const Run& run) { return {0, run.rows}; }           // in memory that serves one run
 
 class FeedForward final : public Expert {
  public:
@@ -84,7 +84,7 @@ class FeedForward final : public Expert {
     });
   }
 
-  // What lies between both halves of a run stays in cache.
+  // The tensors between both halves of a run stay in cache.
   void backward(const ExpertPass& pass, TensorView gradients, Into into) override {
     for_each_run(pass.rows, [&](const Run& run) {
       input_gradients(run, pass, in_chunk(run), in_front(run));
@@ -144,7 +144,7 @@ class FeedForward final : public Expert {
                    rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add, run.rows * m);
   }
 
-  // Computes the parameters' gradients from what input_gradients left at `d`.
+  // Computes the parameters' gradients from the gradients that input_gradients left at `d`.
   void weight_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d, TensorView gradients, Into into) {
     const int64_t h = hidden_.count, m = model_dim_;
     multiply(transpose(rows_at(after_, run, own(run))), rows_at(pass.d_output, run, dy),
@@ -163,8 +163,8 @@ class FeedForward final : public Expert {
                         {run.count, 0, d.step * h, h});
   }
 
-  // An activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further
-  // on, which changes with the memory alone: a step is part of what products are known by.
+  // An activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further on. The
+  // step depends on the memory only, because timed products are identified by it too.
   struct Inside {
     std::vector<TensorView> at;
     int64_t step = 0;
@@ -180,7 +180,7 @@ class FeedForward final : public Expert {
     return inside;
   }
 
-  // Shows rows of a run that are multiplied by weights, the next expert's `step` elements further on.
+  // Rows of a run that are multiplied by weights; the next expert's are `step` elements further on.
   struct Factor {
     Matrix rows;
     int64_t step;
@@ -190,8 +190,8 @@ class FeedForward final : public Expert {
     return {rows, step};
   }
 
-  // Computes out = x W of weight i of a run's experts, the next one's out_step elements further on. `all_inputs`: of
-  // one expert's weights before the activation.
+  // Computes out = x W with weight i of a run's experts; the next expert's output is out_step elements further on.
+  // `all_inputs`: with all weights of one expert before the activation.
   void by_weight(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step,
                  bool all_inputs = false) {
     if (fp8_) return fp8_->multiply(index(i, run.first), false, out, into);
@@ -199,14 +199,14 @@ class FeedForward final : public Expert {
     if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_.step};
     multiply(x.rows, matrix(weight(weights_, i, run.first)), out, into, batch);
   }
-  // Computes out = x W^T, or adds it, likewise.
+  // Computes out = x W^T, or adds it, in the same way.
   void by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step) {
     if (fp8_) return fp8_->multiply(index(i, run.first), true, out, into);
     multiply(x.rows, transpose(matrix(weight(weights_, i, run.first))), out, into,
              {run.count, x.step, size(), out_step});
   }
 
-  // Rounds the weights where a pass begins, whose rows come once each.
+  // Rounds the weights when a pass begins, of which each row comes once.
   void begin_rows(std::span<const Rows> rows) {
     for (size_t i = 0; fp8_ && passed_ == 0 && i <= inputs_; ++i)
       for (int64_t e = 0; e < experts_.count; ++e) fp8_->keep(index(i, e), matrix(weight(weights_, i, e)));
@@ -223,13 +223,13 @@ class FeedForward final : public Expert {
   int64_t size() const { return model_dim_ * hidden_.count; }
   int64_t index(size_t i, int64_t e) const { return static_cast<int64_t>(i) * experts_.count + e; }
   int64_t start(size_t i, int64_t e) const { return index(i, e) * size(); }
-  // Returns weight i of expert e, the last one W2.
+  // Returns weight i of expert e; the last weight is W2.
   TensorView weight(TensorView all, size_t i, int64_t e) const {
     if (i == inputs_) return all.part(start(i, e), {hidden_.count, model_dim_});
     return all.part(start(i, e), {model_dim_, hidden_.count});
   }
 
-  // Returns where a bias begins: biases lie behind all weights.
+  // Returns the place at which a bias begins: biases lie after all weights.
   int64_t bias_start(size_t i, int64_t e) const {
     const int64_t before = start(inputs_ + 1, 0) + static_cast<int64_t>(i) * experts_.count * hidden_.count;
     return before + e * (i == inputs_ ? out_columns_ : hidden_).count;
@@ -245,7 +245,7 @@ class FeedForward final : public Expert {
     return columns(rows_of(t, {place.begin, place.begin + run.rows}), out_columns_.first, out_columns_.count);
   }
 
-  // Calls body(rows where the experts compute, rows at `place`) for as many experts at once as lie together.
+  // Calls body(rows where the experts compute, rows at `place`) for as many consecutive experts at once as possible.
   template <class Body>
   static void for_each_block(const Run& run, Place place, Body body) {
     const int64_t together = run.step == run.rows ? run.count : 1, rows = together * run.rows;
@@ -255,15 +255,15 @@ class FeedForward final : public Expert {
     }
   }
 
-  // Calls body(i, false) for each weight before the activation; body(0, true) where one call for all of them pays.
+  // Calls body(i, false) for each weight before the activation, or only body(0, true) if one call for all is faster.
   template <class Body>
   void for_inputs(const Run& run, Body body) const {
     if (math_.batches() && run.count == 1 && inputs_ > 1 && !fp8_) return body(size_t{0}, true);
     for (size_t i = 0; i < inputs_; ++i) body(i, false);
   }
 
-  // Calls body for all experts at once where that pays and they have rows alike, else for one after the other: a run's
-  // rows stay in cache.
+  // Calls body for all experts at once if that is faster and their rows are alike, else for one expert after the other,
+  // so that a run's rows stay in cache.
   template <class Body>
   void for_each_run(std::span<const Rows> rows, Body body) const {
     const int64_t step = rows.size() > 1 ? rows[1].begin - rows[0].begin : 0;
@@ -286,15 +286,15 @@ class FeedForward final : public Expert {
   size_t inputs_;
   ShardRange experts_, hidden_;
   int64_t model_dim_;
-  ShardRange out_columns_;  // of M, whose bias this shard adds
+  ShardRange out_columns_;  // columns of M whose bias this shard adds
   std::string prefix_;
   bool has_capacity_;
-  Weight weights_;  // weight after weight, W2 last, each of all local experts; so biases
-  std::vector<std::shared_ptr<const Tensor>> reserved_;  // of these:
-  Inside before_, d_before_;                             // stored; of one run's chunk, or in halves stored
+  Weight weights_;  // weight after weight, W2 last, each for all local experts; biases likewise
+  std::vector<std::shared_ptr<const Tensor>> reserved_;  // the memory of the following three:
+  Inside before_, d_before_;                             // stored; of one run's chunk, or stored if halved
   TensorView after_;                                     // (rows, H / N_ESP), stored
-  std::optional<RowBias> biases_;                        // none: there are no biases
-  std::optional<Fp8Products> fp8_;                       // none: products of the weights as they are
+  std::optional<RowBias> biases_;                        // none if there are no biases
+  std::optional<Fp8Products> fp8_;                       // none: products use the weights as they are
   int64_t passed_ = 0;                                   // rows of the present pass so far
 };
 

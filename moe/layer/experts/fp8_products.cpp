@@ -5,7 +5,7 @@
 namespace moe {
 namespace {
 
-// Memory has elements of 4 bytes, as scales are.
+// Memory is counted in elements of 4 bytes, the size of a scale.
 constexpr int64_t kWord = 4, kAligned = 4;  // words of 16 bytes
 
 int64_t words_of(int64_t numbers) { return (numbers + kWord - 1) / kWord; }
@@ -31,7 +31,7 @@ void Fp8Products::reserve(int64_t rows) {
   const auto make = [&](Lifetime phase) {
     return memory_.of(phase).at_least(name_, words, DType::float32, math_.memory());
   };
-  forward_ = backward_ = nullptr;  // before larger ones are made
+  forward_ = backward_ = nullptr;  // released before larger ones are made
   forward_ = make(Lifetime::moe_forward);
   backward_ = make(Lifetime::moe_backward);
 }

@@ -28,7 +28,7 @@ class ExpertChoiceGate final : public SoftmaxGate<T> {
   // The taken tokens' rows are in token order.
   void take(int64_t group, int64_t expert, const SoftmaxScores<T>& scores, Routing& routing) {
     const int64_t first = group * routing.group_tokens, taken = std::min(routing.rows, routing.group_tokens);
-    const auto score = [&](int64_t token) {  // NaN last: an order must be one whatever comes in
+    const auto score = [&](int64_t token) {  // NaN last: the order must be a valid one for any input
       const T p = scores.probabilities(token)[expert];
       return std::isnan(p) ? T(-1) : p;
     };
@@ -44,7 +44,7 @@ class ExpertChoiceGate final : public SoftmaxGate<T> {
     }
   }
 
-  std::vector<int64_t> order_;  // of a group's tokens, for one expert
+  std::vector<int64_t> order_;  // a group's tokens in the order of one expert's scores
 };
 
 }  // namespace

@@ -70,7 +70,7 @@ void SoftmaxScores<T>::backward(const Routing& routing, const T* dw, T* d, int64
 template <class T>
 void SoftmaxScores<T>::add_losses(double share, T* d, int64_t stride) const {
   if (!losses()) return;
-  std::vector<T> slope(experts_);  // of the balance loss in each probability
+  std::vector<T> slope(experts_);  // slope of the balance loss in each probability
   for (size_t e = 0; e < slope.size(); ++e) slope[e] = static_cast<T>(losses_.balance_slope(share) * sums()[e]);
   for (int64_t t = 0; t < tokens_; ++t, d += stride) {
     const T* p = probabilities(t);
@@ -130,7 +130,7 @@ Parameter GateProjection::weight(std::string_view name, int64_t first, int64_t c
 
 namespace {
 
-// Finds the k best. Not-a-numbers are never moved up, so that every slot holds some expert, each once.
+// Finds the k best. NaNs are never moved up, so that every slot holds some expert, each expert once.
 template <class T>
 void choose(const T* logits, int64_t experts, int32_t* best, int64_t k) {
   for (int64_t e = 0; e < experts; ++e) {

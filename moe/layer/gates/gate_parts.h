@@ -1,5 +1,5 @@
 #pragma once
-// What gates share: projection, scores, choice of the top k, auxiliary losses.
+// Shared by gates: projection, scores, choice of the top k, auxiliary losses.
 #include "moe/base/enum_array.h"
 #include "moe/layer/gates/gate.h"
 #include "moe/sharding/rank_shape.h"
@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// The GEMMs of a gate: products = hidden W^T with W of (width, M), and the way back. 16-bit hidden states are
-/// multiplied in float32, weights included: what a gate decides by isn't rounded to 8 or 11 bits.
+/// The GEMMs of a gate: products = hidden W^T with W of (width, M), and their backward. 16-bit hidden states and
+/// weights are multiplied in float32, so that logits aren't rounded to 8 or 11 bits.
 class GateProjection {
  public:
   GateProjection(const PartSetup& setup, int64_t width);
@@ -19,24 +19,24 @@ class GateProjection {
   void backward(const GateBackward& pass) const;
   TensorView products() const { return products_; }      // (tokens, width)
   TensorView d_products() const { return d_products_; }  // likewise
-  /// Shows rows [first, first + count) of W.
+  /// Returns rows [first, first + count) of W.
   Parameter weight(std::string_view name, int64_t first, int64_t count) const;
   Parameter weight(std::string_view name) const { return weight(name, 0, weights_.view().size(0)); }
 
  private:
-  /// Returns `t` (tokens, M), or what the phase's wide_ then has of it.
+  /// Returns `t` (tokens, M), converted into the phase's wide_ if the weights have another type.
   TensorView widened(TensorView t, Phase phase) const;
   Math& math_;
   LayerMemory memory_;
   Weight weights_, d_weights_;
   TensorView products_, d_products_;
-  EnumArray<Phase, TensorView, 2> wide_;  // by phase: (tokens, M) of a 16-bit layer
+  EnumArray<Phase, TensorView, 2> wide_;  // by phase: (tokens, M), for a 16-bit layer
 };
 
-// The gates of the top-k kind share how they choose.
+// Shared by gates that choose the top k.
 
-/// Chooses, unless the routing is preset, the largest of each token's logits, `stride` apart: the best first, of equal
-/// ones the lower expert. Then gives every pair its row.
+/// Chooses, unless the routing is preset, the largest of each token's logits, whose rows are `stride` apart: the best
+/// first, of equal ones the lower expert. Then gives every pair its row.
 template <class T>
 void choose_top_k(const T* logits, int64_t stride, Routing& routing);
 
@@ -63,7 +63,7 @@ class AuxiliaryLosses {
   bool balances() const { return balance_ > 0; }
 
   /// Makes room for a rank's statistics, float64: first choices of each expert, probabilities of each expert, squared
-  /// logarithms. It has no data without losses.
+  /// logarithms. Without losses it has no data.
   Tensor make_statistics(MemorySpace& memory = cpu_memory()) const {
     return any() ? Tensor({2 * experts_ + 1}, DType::float64, memory) : Tensor();
   }
@@ -73,7 +73,7 @@ class AuxiliaryLosses {
     for (int64_t e = 0; e < experts_; ++e) balance += sums[e] * sums[experts_ + e];
     return balance_ * balance + z_ * sums[2 * experts_];
   }
-  /// These return the slopes above; `share` is GateBackward's.
+  /// Return the slopes above; `share` is GateBackward::share.
   double balance_slope(double share) const { return share * balance_; }
   double z_slope(double share) const { return 2 * share * z_; }
 
@@ -82,7 +82,7 @@ class AuxiliaryLosses {
   double balance_, z_;  // per pair of counts, per squared logarithm: already divided by the tokens of the stage
 };
 
-// The softmax over all logits of each token, and the auxiliary losses that are made of it.
+// The softmax over all logits of each token, and the auxiliary losses that depend on it.
 
 template <class T>
 class SoftmaxScores {
@@ -100,7 +100,7 @@ class SoftmaxScores {
 
   /// Overwrites the logits' gradients, rows `stride` apart, by those of weigh().
   void backward(const Routing& routing, const T* d_weight, T* d_logits, int64_t stride) const;
-  /// Adds the logits' gradients of the losses, times `share`. The statistics are summed over the stage.
+  /// Adds the logits' gradients of the losses, times `share`. The statistics must be summed over the stage.
   void add_losses(double share, T* d_logits, int64_t stride) const;
 
   TensorView statistics() const { return statistics_; }
@@ -114,11 +114,11 @@ class SoftmaxScores {
   int own_group_;
   AuxiliaryLosses losses_;
   Tensor probabilities_;     // (tokens, E)
-  std::vector<T> log_sums_;  // of each token
+  std::vector<T> log_sums_;  // log of the sum of exponentials, by token
   Tensor statistics_;
 };
 
-// Gates that weigh every pair by the softmax over all logits x W_g share this; they differ in which pairs they take.
+// Shared by gates that weigh every pair by the softmax over all logits x W_g; they differ in which pairs they take.
 
 template <class T>
 class SoftmaxGate : public Gate {
@@ -149,7 +149,7 @@ class SoftmaxGate : public Gate {
   double auxiliary_loss() const final { return scores_.loss(); }
 
  private:
-  /// Sets the routing's experts and rows from logits (tokens, E) and their softmax.
+  /// Sets the routing's experts and rows from the logits (tokens, E) and their softmax.
   virtual void choose(const T* logits, const SoftmaxScores<T>& scores, Routing& routing) = 0;
 
   int64_t experts_;

@@ -19,8 +19,8 @@ T sigmoid(T x) {
   return T(1) / (T(1) + std::exp(-x));
 }
 
-// W_g and W_noise lie one below the other, so that both products are one GEMM: logits, to which the noise is added in
-// place, then spread = x W_noise.
+// W_g and W_noise lie one below the other, so that both products are one GEMM: the logits, to which the noise is added
+// in place, and spread = x W_noise.
 template <class T>
 class GShardGate final : public Gate {
  public:
@@ -91,7 +91,7 @@ class GShardGate final : public Gate {
     }
   }
 
-  // Computes weigh's transpose, which is 0 but for the chosen experts.
+  // Computes weigh's transpose, which is 0 except for the chosen experts.
   void logits_backward(const Routing& routing, const T* dw, T* d) const {
     const int64_t k = routing.choices;
     const T* weight = routing.weight.as<T>();
@@ -110,7 +110,7 @@ class GShardGate final : public Gate {
   LayerCase shape_;
   LayerSeed seed_;
   GateProjection products_;
-  SoftmaxScores<T> scores_;  // of the auxiliary losses
+  SoftmaxScores<T> scores_;  // softmax for the auxiliary losses
   Tensor noise_;             // (tokens, E)
 };
 

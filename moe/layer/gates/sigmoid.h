@@ -1,7 +1,7 @@
 #pragma once
-// The sigmoid gate: the k largest logits of x W_g; weight = sigmoid(logit) of the chosen, each by itself (BASE Layers,
-// Lewis et al. 2021, section 2.1; StableMoE, Dai et al. 2022, section 2.2; FSMoE, section 2.1). It is greedy in both
-// phases: no balanced assignment, no distilled router. It has no auxiliary loss.
+// The sigmoid gate: it chooses the k largest logits of x W_g; weight = sigmoid(logit) of each chosen one by itself
+// (BASE Layers, Lewis et al. 2021, section 2.1; StableMoE, Dai et al. 2022, section 2.2; FSMoE, section 2.1). It is
+// greedy in training and inference: no balanced assignment, no distilled router. It has no auxiliary loss.
 #include <memory>
 
 #include "moe/layer/gates/gate.h"

@@ -72,7 +72,7 @@ class SoftMoeGate final : public Gate {
     each([&](int64_t i, size_t s) { out[i] /= sum_[s]; });
   }
 
-  // Adds the gradients that come through `fill`, of the group of tokens from `first` on.
+  // Adds the gradients that come through `fill`, for the group of tokens that begins with token `first`.
   void add_columns(const GateBackward& pass, int64_t first, T* d) {
     const T *fill = pass.routing.fill.as<T>(), *df = pass.d_fill.as<T>();
     const auto each = [&](auto body) {
@@ -84,9 +84,9 @@ class SoftMoeGate final : public Gate {
     each([&](int64_t i, size_t s) { d[i] += fill[i] * (df[i] - sum_[s]); });
   }
 
-  int64_t rows_;  // of all experts
+  int64_t rows_;  // rows of all experts
   GateProjection logits_;
-  std::vector<T> most_, sum_;  // of each row, over a group's tokens
+  std::vector<T> most_, sum_;  // largest logit and sum of exponentials of each row, over a group's tokens
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace moe {
 namespace {
 
-// Rows of unit length, and what they were multiplied by to become so.
+// Rows of unit length, and the factors by which they were multiplied.
 template <class T>
 class UnitRows {
  public:

@@ -1,8 +1,8 @@
 #pragma once
 // X-MoE: logits = cos(W_proj x, w_e) / temperature, all three learned; weight = probability of the chosen k, softmax
-// over all logits (Chi et al. 2022, section 3.2). The low rank is its E / 2, but at least 16 (its own with 32 experts)
-// and at most M; the temperature begins about 0.3, the paper's. Norms below 1e-12 count as that. The gate has the
-// balance and the z loss (gate_parts.h).
+// over all logits (Chi et al. 2022, section 3.2). The low rank is the paper's E / 2, but at least 16 (the paper's with
+// 32 experts) and at most M; the temperature begins at about 0.3, as in the paper. Norms below 1e-12 count as 1e-12.
+// The gate has the balance and the z loss (gate_parts.h).
 #include <memory>
 
 #include "moe/layer/gates/gate_parts.h"

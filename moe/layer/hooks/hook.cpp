@@ -40,7 +40,7 @@ class Bf16Hook final : public Hook {
   void after_dispatch(Phase, TensorView wire, TensorView rows) override { math_.convert(wire, rows); }
   void before_combine(Phase, TensorView rows, TensorView wire) override { math_.convert(rows, wire); }
   void after_combine(Phase, TensorView wire, TensorView rows) override { math_.convert(wire, rows); }
-  // Half the last of 8 bits; 16-bit elements go as they are.
+  // Half of the last of 8 bits; 16-bit elements are sent as they are.
   double relative_error(DType dtype) const override { return bytes_of(dtype) > 2 ? 0x1p-8 : 0; }
 
  private:

@@ -1,12 +1,12 @@
 #pragma once
-// A hook is called at six points of the MoE part (FSMoE section 3), forward and backward, and may change what passes:
-// compress it, scale it, look at it. A new one derives from Hook and has a row in hook.cpp, and its name and summary in
-// moe/shape/parts.h; wire_type() (moe/shape/shape.cpp) says what element type it sends.
+// A hook is called at six points of the MoE part (FSMoE section 3), forward and backward, and may change the data
+// there: compress it, scale it, inspect it. A new one derives from Hook and has a row in hook.cpp, and its name and
+// summary in moe/shape/parts.h; wire_type() (moe/shape/shape.cpp) returns the element type that it sends.
 //
-// In the backward the points are those of its own way: rows of gradients go to the experts and come back. For gradients
-// to be those of what the forward computed, each point must be the transpose of the one it mirrors: before_moe_start of
-// before_moe_end, dispatch's pair of combine's, and the other way round. A cast, forward and backward, is its own; its
-// rounding counts as noise.
+// In the backward the points are passed in the order of the backward: rows of gradients go to the experts and come
+// back. The gradients match the forward only if each point is the transpose of the one that it mirrors:
+// before_moe_start of before_moe_end, dispatch's pair of combine's, and the other way round. A cast, forward and
+// backward, is its own transpose; its rounding counts as noise.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -16,7 +16,7 @@
 
 namespace moe {
 
-/// Functions called at those points, which run on the lanes of the tasks that they belong to, perhaps several at once.
+/// Functions called at those points. They run on the lanes of the tasks that they belong to, perhaps several at once.
 /// Exchanges' points are called once for each exchange over more than one rank, with all its blocks.
 class Hook {
  public:
@@ -24,17 +24,17 @@ class Hook {
   /// Gets (gated tokens, M), in place: the hidden states before norm and gate; backward, a copy of the output's
   /// gradient.
   virtual void before_moe_start(Phase, TensorView) {}
-  /// Gets what this rank sends, (rows, M), and writes `wire`, of the wire's type. Where that is the layer's own, `wire`
-  /// is `rows`.
+  /// Gets the rows that this rank sends, (rows, M), and writes `wire`, of the wire's type. If that is the layer's own
+  /// type, `wire` is `rows`.
   virtual void before_dispatch(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
-  /// Gets what this rank received, and writes `rows`.
+  /// Gets in `wire` what this rank received, and writes `rows`.
   virtual void after_dispatch(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
   virtual void before_combine(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
   virtual void after_combine(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
   /// Gets (gated tokens, M), in place: the output, residual included; backward, the hidden states' gradient.
   virtual void before_moe_end(Phase, TensorView) {}
-  /// Bounds by how much of its size an exchange may change an element of `dtype`. The layer's verification allows for
-  /// that.
+  /// Returns a bound on the relative change of an element of `dtype` in an exchange. The layer's verification allows
+  /// for it.
   virtual double relative_error(DType /*dtype*/) const { return 0; }
 };
 
@@ -43,7 +43,7 @@ struct HookRow {
   std::unique_ptr<Hook> (*make)(Math& math);
 };
 
-/// Makes a hook known as register_gate() does a gate.
+/// Registers a hook, as register_gate() does a gate.
 void register_hook(const Part& part, HookRow row);
 /// Makes the hook of that name; null for "none". Throws BadInput listing the known names.
 std::unique_ptr<Hook> make_hook(std::string_view name, Math& math = cpu_math());

@@ -40,7 +40,7 @@ class MaskedOrder final : public Order {
       for (int64_t e = 0; layout.holds(group) && e < routing.experts; ++e) body(Cell{group, e, layout.count(group, e)});
   }
 
-  // Calls body(rows that lie one after the other, the first one's place in the cell).
+  // Calls body(consecutive rows, the place of the first one in the cell).
   template <class Body>
   static void for_each_run(RowsView rows, const Cell& cell, int64_t width, Body body) {
     for (int chunk = 0; chunk < rows.layout.degree(); ++chunk) {
@@ -79,8 +79,8 @@ class MaskedOrder final : public Order {
     });
   }
 
-  // Computes out[pair] = <its token, its row>, 0 where dropped: all products of a cell, of which the mask reads its
-  // own.
+  // Computes out[pair] = <its token, its row>, 0 for dropped pairs: from all products of a cell the mask picks those of
+  // its pairs.
   void multiply(const Routing& routing, TensorView tokens, RowsView rows, TensorView out) {
     masks_->clear(out);
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
@@ -129,7 +129,7 @@ class CpuMasks final : public Masks {
     return (pair / routing.choices - cell.group * routing.group_tokens) * cell.rows + routing.row[pair];
   }
 
-  // Returns a cell's pairs; a map visits a group's cells expert by expert.
+  // Returns a cell's pairs; all callers visit a group's cells expert by expert.
   std::span<const int32_t> pairs_of(const Routing& routing, const Cell& cell) {
     if (cell.expert == 0) sort_pairs(routing, cell.group);
     const auto e = static_cast<size_t>(cell.expert);
@@ -154,7 +154,7 @@ class CpuMasks final : public Masks {
   }
 
   std::vector<int32_t> pairs_;
-  std::vector<size_t> ends_;  // of each expert's pairs, after a 0
+  std::vector<size_t> ends_;  // end of each expert's pairs, after a 0
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Threads share out the tokens, each with all its pairs; where many tokens meet in a row, the columns.
+// Threads divide the tokens, each with all its pairs, among them; if many tokens share a row, they divide the columns.
 template <class T>
 class TutelOrder final : public Order {
  public:
@@ -83,7 +83,7 @@ class TutelOrder final : public Order {
     }
   }
 
-  // Computes out[token] = sum over its pairs of by(pair) * rows.
+  // Computes out[token] = sum over its pairs of by(pair) * its row.
   template <class By>
   static void gather(const Routing& routing, int64_t token, By by, RowsView rows, TensorView out) {
     const int64_t width = out.size(1);
@@ -100,7 +100,7 @@ class TutelOrder final : public Order {
     if (first) std::fill_n(to, width, T(0));
   }
 
-  // Computes out[pair] = <tokens[token], its row> for all pairs of a token; 0 where dropped.
+  // Computes out[pair] = <tokens[token], its row> for all pairs of a token; 0 for dropped pairs.
   static void dot_with_rows(const Routing& routing, int64_t token, TensorView tokens, RowsView rows, TensorView out) {
     const int64_t width = tokens.size(1);
     std::fill_n(out.as<T>() + token * routing.choices, routing.choices, T(0));
@@ -109,7 +109,7 @@ class TutelOrder final : public Order {
     });
   }
 
-  // Computes rows = sum over the tokens that meet in each of by[pair] * token.
+  // Computes rows = sum over the tokens of each row of by[pair] * token.
   static void mix(const Routing& routing, const T* by, TensorView tokens, RowsView rows) {
     const int64_t width = tokens.size(1);
     clear_rows(routing, rows, width, true);
@@ -121,7 +121,7 @@ class TutelOrder final : public Order {
     });
   }
 
-  // Clears, of the groups held, the rows that no token fills, or all rows.
+  // Clears the rows that no token fills, or all rows, of the groups in the layout.
   static void clear_rows(const Routing& routing, RowsView rows, int64_t width, bool all) {
     for (int group = 0; group < routing.groups(); ++group) {
       if (!rows.layout.holds(group)) continue;

@@ -33,7 +33,7 @@ std::vector<GraphWeight> attention_weights(const LayerShape& l) {
   return weights;
 }
 
-// Pairs (j, j + d / 2) are complex numbers that their place turns.
+// Pairs (j, j + d / 2) are complex numbers, which are rotated by their place.
 static at::Tensor rotary_graph(const LayerShape& l, const at::Tensor& x) {
   if (l.rope_theta == 0) return x;
   const int64_t half = x.size(3) / 2;
@@ -56,7 +56,7 @@ static at::Tensor rms_graph(const at::Tensor& x, const at::Tensor& gain) {
   return repeated(gain, x.size(0)) * use(use(x) / use(deviation));
 }
 
-// A score is the sum of two products, of the parts without and with positions; heads share the latter's key.
+// A score is the sum of two products, of the parts without and with positions; heads share the key of the latter.
 static at::Tensor latent_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {
   const auto of = [&](std::string_view weight) { return w.at(std::string(weight)); };
   const auto by_heads = [&](const at::Tensor& t, int64_t heads) {  // (sequences, heads, L, width)

@@ -24,18 +24,18 @@ std::vector<GraphWeight> expert_weights(const LayerShape& l) {
 namespace {
 
 // Rounds numbers to FP8 in blocks of the last two dimensions, each scaled by the least power of two that brings it to
-// 448 or below, and returns what the results stand for.
+// 448 or below, and returns the values of the results.
 at::Tensor fp8_rounded(const at::Tensor& t, int64_t height) {
   const auto blocks = t.reshape({-1, t.size(-2) / height, height, t.size(-1) / kFp8Block, kFp8Block});
   const at::Tensor most = blocks.abs().amax({-3, -1}, true);
   const at::Tensor scale = at::exp2(at::ceil(at::log2(most / 448).clamp_min(-100))), in_reach = blocks / scale;
-  // Steps are an eighth of the power of two below; LibTorch's own conversion goes by way of float32, and rounds twice.
+  // Steps are an eighth of the power of two below; LibTorch's own conversion goes through float32, and rounds twice.
   const at::Tensor step = at::exp2(at::floor(at::log2(in_reach.abs())).clamp_min(-6) - 3);
   return (at::round(in_reach / step) * step * scale).reshape(t.sizes());
 }
 
-// Multiplies rows (rows, K) by a weight (K, N) as FP8 numbers. The rows' gradient is a product of rounded numbers
-// likewise, the weight's one of numbers as they are.
+// Multiplies rows (rows, K) by a weight (K, N) as FP8 numbers. The rows' gradient is also a product of rounded numbers;
+// the weight's gradient is one of numbers as they are.
 at::Tensor fp8_product(const at::Tensor& rows, const at::Tensor& weight) {
   const at::Tensor rounded = rows + (fp8_rounded(rows.detach(), 1) - rows.detach());
   const at::Tensor out = product(rounded, fp8_rounded(weight.detach(), kFp8Block));
@@ -50,7 +50,7 @@ at::Tensor product_of(const LayerShape& l, const at::Tensor& rows, const at::Ten
 
 }  // namespace
 
-// Computes the activation of the GEMMs' products, biases included.
+// Computes the activation from the GEMMs' products, biases included.
 static at::Tensor activated(const LayerShape& l, const at::Tensor& a, const at::Tensor& b) {
   if (l.ffn == Ffn::gpt_tanh)
     return 0.5 * use(a) * use(1 + at::tanh(std::sqrt(2 / M_PI) * (use(a) + 0.044715 * at::pow(use(a), 3))));

@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 using cpu::scalar_type;
 
-// Makes a tensor to be filled as the layer's are: 16-bit numbers as float32 that are rounded.
+// Makes a tensor that is filled as the layer's is: 16-bit numbers as float32, which are then rounded.
 Tensor unfilled(at::IntArrayRef extents, DType dtype) { return at::zeros(extents, scalar_type(sums_type(dtype))); }
 Tensor rounded(const Tensor& t, DType dtype) { return t.to(scalar_type(dtype)).to(t.scalar_type()); }
 
@@ -36,13 +36,13 @@ Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed
   return rounded(rounded(t, dtype) + weight.offset, dtype).to(at::kDouble);
 }
 
-// Computes the sum over a token's kept pairs of weight * expert(the row that they fill).
+// Computes the sum over a token's kept pairs of weight * expert(the row of the pair).
 Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, const GraphWeights& w) {
   const int64_t group = mp_tokens(c) / c.parallel.mp;
   Tensor out = at::zeros_like(hidden);
   for (int64_t e = 0; e < c.layer.experts; ++e) {
     std::vector<int32_t> tokens, pairs, rows;
-    std::map<std::pair<int64_t, int32_t>, int32_t> row_of;  // by group and row in it
+    std::map<std::pair<int64_t, int32_t>, int32_t> row_of;  // place of a row, by group and row in the group
     for (size_t p = 0; p < gate.expert.size(); ++p) {
       if (gate.row[p] < 0 || gate.expert[p] != e) continue;
       const int64_t token = static_cast<int64_t>(p) / gate.choices;
@@ -62,7 +62,7 @@ Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, 
   return out;
 }
 
-// Turns rows that lie by rank, as all else has them, to those of whole samples, and back.
+// Reorders rows from the order of ranks, which all else has, to that of whole samples, and back.
 class SampleOrder {
  public:
   explicit SampleOrder(const LayerCase& c) {
@@ -79,10 +79,10 @@ class SampleOrder {
   Tensor of_ranks(const Tensor& rows) const { return of_token_.defined() ? rows.index_select(0, of_token_) : rows; }
 
  private:
-  Tensor of_token_, token_of_;  // undefined: both orders are one
+  Tensor of_token_, token_of_;  // undefined: both orders are equal
 };
 
-// Computes attention of the last of these parts of samples, by that of the samples as far as they go.
+// Computes attention of the last of these parts of samples, as that of the samples up to its end.
 Tensor attention_of_part(LayerShape l, const std::vector<Tensor>& parts, const GraphWeights& w) {
   const int64_t tokens = l.seq / l.parts, samples = parts.front().size(0) / tokens, m = l.model_dim;
   std::vector<Tensor> of_samples;

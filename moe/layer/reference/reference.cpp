@@ -24,12 +24,12 @@ std::vector<double> values_of(const at::Tensor& tensor) {
   return {data, data + t.numel()};
 }
 
-// Returns a weight's gradient; zeros where the loss does not reach it.
+// Returns a weight's gradient; zeros if the loss does not depend on the weight.
 std::vector<double> gradient_of(const at::Tensor& leaf) {
   return leaf.grad().defined() ? values_of(leaf.grad()) : std::vector<double>(static_cast<size_t>(leaf.numel()));
 }
 
-// A tensor whose gradient is wanted, and the places of the gradient and of the size of its terms.
+// A tensor whose gradient is wanted, and the destinations of the gradient and of the size of its terms.
 struct Wanted {
   at::Tensor leaf;
   std::vector<double>& gradient;
@@ -62,8 +62,8 @@ struct Stack {
   int parts() const { return static_cast<int>(cases.moe().layer.parts); }
 };
 
-// Runs the layers. `ends`: of a model; null: the last output's loss is <output, dY>. `all`: gradients that are wanted
-// beside the layers'.
+// Runs the layers. `ends`: the ends of a model; null: the last output's loss is <output, dY>. `all`: tensors other than
+// the layers' whose gradients are wanted.
 StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends, std::vector<Wanted> all = {}) {
   StackReference reference(static_cast<size_t>(stack.layers));
   std::vector<std::vector<at::Tensor>> inputs(reference.size());

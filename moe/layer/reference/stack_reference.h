@@ -8,30 +8,30 @@
 
 namespace moe {
 
-/// At [layer][micro-batch] each layer's output, the gradient of its input, its choices; its weights' gradients
-/// are those of all micro-batches together.
+/// At [layer][micro-batch]: each layer's output, the gradient of its input, and its choices; its weights' gradients are
+/// sums over all micro-batches.
 using StackReference = std::vector<std::vector<LayerReference>>;
 
 /// Computes forward and backward of `layers` layers over `micro_batches`. Loss = sum over micro-batches of <the last
-/// layer's output, its dY>, and all auxiliary losses. `seed` is the first layer's and first micro-batch's; `choices`:
-/// of a layer and micro-batch.
+/// layer's output, its dY>, and all auxiliary losses. `seed` is that of the first layer and first micro-batch;
+/// `choices` returns those of a layer and micro-batch.
 StackReference reference_stack(const LayerCases& cases, int layers, int micro_batches, const LayerSeed& seed,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 
-/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy.
-/// It holds by micro-batch, (samples of all DP groups, seq), what goes in, and what is to be predicted, -1 for nothing.
+/// A model's ends around the layers (moe/model/model_ends.h): embedding, places, norm, head, cross-entropy. By
+/// micro-batch, (samples of all DP groups, seq), it holds the input tokens and the targets; target -1: none.
 struct ReferenceEnds {
   int64_t vocabulary = 0;
-  bool tied = false;  // the output projection is the embedding
+  bool tied = false;  // whether the output projection is the embedding
   std::vector<std::vector<int32_t>> inputs = {}, targets = {};
 };
 struct ModelReference {
   StackReference layers;
   double loss = 0;
-  std::map<std::string, std::vector<double>> gradients;  // of the ends' weights, by name
-  TermSizesOf sizes = {};                                // of those gradients
+  std::map<std::string, std::vector<double>> gradients;  // gradients of the ends' weights, by name
+  TermSizesOf sizes = {};                                // term sizes of those gradients
 };
-/// Computes forward and backward of a model: the loss is the ends' and the auxiliary ones.
+/// Computes forward and backward of a model, whose loss is that of the ends plus the auxiliary losses.
 ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,
                                const std::function<LayerChoices(int layer, int micro_batch)>& choices = {});
 

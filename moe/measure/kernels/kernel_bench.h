@@ -1,6 +1,6 @@
 #pragma once
-// Times kernels on one thread or one GPU: each is run once and its result looked at, and only what is right is timed,
-// through Google Benchmark, into records.
+// Times kernels on one thread or one GPU: each is run once and its result checked, and only right ones are timed,
+// through Google Benchmark, and recorded.
 #include <functional>
 #include <map>
 #include <span>
@@ -12,29 +12,29 @@
 
 namespace moe::measure {
 
-/// What bounds a kernel: other kernels, and what share of their speed it reaches.
+/// The bound of a kernel: other kernels, and the share of their speed that it reaches.
 struct KernelBound {
   std::string name;                  // "memcpy"
-  std::vector<std::string> kernels;  // their keys; whose times are added up
+  std::vector<std::string> kernels;  // keys of the kernels whose times are added up
   std::function<double(double seconds, double of)> share;
 };
 
 struct Kernel {
   std::string name;        // "tutel order"
   int64_t width = 0;       // M
-  Fields shape = {};       // whatever else tells it apart, for its record
-  double bytes = 0;        // moved; 0: not bound by memory
-  KernelBound bound = {};  // without kernels: of nothing
+  Fields shape = {};       // other fields that identify it in its record
+  double bytes = 0;        // bytes moved; 0: not bound by memory
+  KernelBound bound = {};  // without kernels: no bound
   std::function<void()> run = {};
-  std::function<WrongElements()> check = {};  // of what the first run left
-  std::function<double()> seconds = {};       // of one run, on a clock of its own (a GPU's); none: a run is timed
-  std::function<double()> warm_seconds = {};  // the same where caches have what the last run left; none: not asked
-  std::vector<TensorView> written = {};       // all that it makes
+  std::function<WrongElements()> check = {};  // checks the result of the first run
+  std::function<double()> seconds = {};       // seconds of one run, by a GPU's clock; none: by the host's
+  std::function<double()> warm_seconds = {};  // the same if caches have the data of the last run; none: not measured
+  std::vector<TensorView> written = {};       // all of the kernel's outputs
 
   std::string key() const;  // "kernel/1024/tutel order"
 };
 
-/// Seconds of a run, a number a repetition; `warm`: none where they were not asked for.
+/// Seconds of a run, one number per repetition; `warm`: empty if not measured.
 struct KernelSamples {
   std::vector<double> seconds, warm = {};
 };
@@ -45,11 +45,11 @@ CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const Ker
 
 class KernelBench {
  public:
-  /// `repetitions`: samples of each kernel, in turns; of one that lasts half a second or more no more than two.
+  /// `repetitions`: samples of each kernel, in turns; a kernel that takes half a second or more gets at most two.
   KernelBench(RecordWriter& writer, int repetitions) : writer_(writer), repetitions_(repetitions) {}
 
-  /// Checks, times and records those kernels that the writer has not. All of a group meet the same machine: they take
-  /// turns. A bound's kernels are of this group or of one before.
+  /// Checks, times and records the kernels that the writer does not have yet. Kernels of a group take turns, so that
+  /// the machine's state affects all of them alike. A bound's kernels must be in this group or an earlier one.
   void run(std::span<const Kernel> group);
 
   const std::vector<CaseRecord>& records() const { return records_; }
@@ -61,7 +61,7 @@ class KernelBench {
   RecordWriter& writer_;
   int repetitions_;
   std::vector<CaseRecord> records_;
-  std::map<std::string, double> least_s_;  // by key
+  std::map<std::string, double> least_s_;  // least seconds, by key
 };
 
 }  // namespace moe::measure

@@ -10,7 +10,7 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kUneven = 0.01;  // of the fastest pass: so far may the median be above it
+constexpr double kUneven = 0.01;  // the median pass may exceed the fastest by this share
 
 void divide(std::vector<TaskTime>& times, double dilation) {
   for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};

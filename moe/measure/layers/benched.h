@@ -1,5 +1,5 @@
 #pragma once
-// One schedule of a bench, from its proof to its times.
+// One schedule of a benchmark, from its verification to its times.
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,14 +11,14 @@
 
 namespace moe::measure {
 
-// Turns a plan's passes on all ranks into what its MeasuredRun says of them.
+// Fills a plan's MeasuredRun from its passes on all ranks.
 
-/// Sets all of `run` that passes tell, by its plan and its dilation. `in_step`: they were of tasks in step
+/// Sets all fields of `run` that follow from passes, using its plan and its dilation. `in_step`: the tasks ran in step
 /// (rank_run.h).
 void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
 
-/// Returns a number that is greater for a more disturbed run: of a paced one how much longer the median pass took than
-/// the fastest one, of the latter; of another the slowdown of its cores.
+/// Returns a number that is larger for a more disturbed run: for a paced run the excess of the median pass over the
+/// fastest one, divided by the latter; for others the slowdown of the cores.
 double disturbance(const MeasuredRun& run);
 
 /// Returns the mean micro-ops of each pass's forward, in seconds of the model.
@@ -39,14 +39,14 @@ struct Benched {
   std::optional<PackingController> controller;  // none: experts stay where they are
   size_t recorded = 0;                          // passes of the current plan that it knows
   MeasuredRun run;
-  std::optional<MeasuredRun> best;              // the least disturbed attempt of those whose tasks kept their paces
-  std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other
-  std::vector<std::unique_ptr<RankRun>> ranks;  // of this process
-  std::vector<PassNumbers> timed;               // by rank here
-  std::vector<std::vector<double>> replayed;    // likewise: seconds of passes
+  std::optional<MeasuredRun> best;              // the least disturbed attempt whose tasks kept their paces
+  std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other down
+  std::vector<std::unique_ptr<RankRun>> ranks;  // ranks of this process
+  std::vector<PassNumbers> timed;               // timed passes, by rank here
+  std::vector<std::vector<double>> replayed;    // seconds of replayed passes, by rank here
   Training training;
 
-  /// Keeps the run if it is less disturbed than all before.
+  /// Keeps the run if it is less disturbed than all earlier ones.
   void keep_best() {
     const bool valid = overrun_share(run) <= kOverrunLimit;
     if (valid && (!best || disturbance(run) < disturbance(*best))) best = run;
@@ -60,7 +60,7 @@ struct Benched {
   }
 };
 
-/// A limit of wall time that every rank finds exceeded at the same point, whatever its own clock says.
+/// A limit of wall time on which all ranks agree at the same point, although their clocks differ.
 class TimeLimit {
  public:
   TimeLimit() = default;
@@ -68,7 +68,7 @@ class TimeLimit {
   explicit TimeLimit(double most_s) : most_s_(most_s), begin_s_(now_s()) {}
   /// Returns whether the limit is exceeded on any rank. All ranks call it, on their own threads.
   bool exceeded(Device& device, Communicator& everyone, Stream& stream) const;
-  /// Returns the same. All processes call it, outside of World::run.
+  /// Does the same for callers outside of World::run. All processes call it.
   bool exceeded(World& world) const;
 
  private:

@@ -19,10 +19,10 @@
 namespace moe::measure {
 namespace {
 
-constexpr int kProvingPasses = 2;  // in the second the first one's dense gradients are summed
-constexpr int kUnpacedPasses = 7;  // to see how long the work under a pace takes; they warm up the paced ones too
-constexpr int kAttempts = 3;       // at passes that something else disturbs
-constexpr double kLonger = 2;      // a disturbed schedule's next passes: what delays them delays longer ones as much
+constexpr int kProvingPasses = 2;  // the second sums the dense gradients of the first
+constexpr int kUnpacedPasses = 7;  // show the time of the work under a pace; they warm up the paced passes too
+constexpr int kAttempts = 3;       // attempts at passes that something else disturbs
+constexpr double kLonger = 2;      // factor of a disturbed schedule's next passes: delays matter less in longer ones
 
 // A range [begin, end) of pass numbers; each attempt numbers its passes from 0.
 struct Passes {
@@ -59,17 +59,17 @@ class LayerBench {
 
  private:
   bool trains() const { return settings_.training.text != nullptr; }
-  // Paced passes say by their paces what disturbs them.
+  // Paced passes show disturbances by their paces.
   bool probes() const { return !settings_.emulated && settings_.ranks.device == DeviceKind::cpu; }
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
-  // Returns the rank's place among those that are here.
+  // Returns the index of the rank among the ranks of this process.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
 
   // Decides what runs, and what of it is proven.
   void plan(const PlannedRun& planned, int most_packing, Benched& each) {
     const Plan& asked = planned.plan;
     const int64_t mask = asked.shape.layer.causal ? 0 : 1;
-    // A small model knows the tokens of its text alone, and the mask where it needs one.
+    // A small model has only the tokens of its text, and the mask if it needs one.
     const int64_t vocabulary =
         asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : asked.vocabulary;
     std::vector<const Plan*> nominal{&asked};
@@ -157,7 +157,7 @@ class LayerBench {
     const BenchRanks& ranks = settings_.ranks;
     machines_ = settings_.emulated ? machines_apart(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
     const int64_t made = tensor_memory.made;
-    const int attempts = trains() ? 1 : kAttempts;  // a step is not made twice
+    const int attempts = trains() ? 1 : kAttempts;  // a training step cannot be repeated
     limit_ = TimeLimit(settings_.most_timed_s);
     for (int attempt = 0; !open.empty(); ++attempt) {
       for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
@@ -267,11 +267,11 @@ class LayerBench {
     const int steps = settings_.iterations;
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
-    if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // else it is out of time
+    if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // else the time ran out
       throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, each.training.stopped_by()));
   }
 
-  // Makes a layer on every rank that ran `plan` and has its gradients.
+  // Makes a layer on every rank, runs `plan` on it and completes its gradients.
   void make(Benched& each, const Plan& plan, int passes = kProvingPasses) {
     const int64_t before = tensor_memory.live_bytes;
     tensor_memory.peak_bytes = before;
@@ -342,7 +342,7 @@ class LayerBench {
       paces.push_back(paces_of(*each));
       if (settings_.graphs) each->ranks[place(rank)]->record();
     }
-    // A GPU's first paced pass makes what the later ones have.
+    // A GPU's first paced pass allocates what the later ones use.
     const bool is_ready = trains() || (settings_.emulated && settings_.ranks.device == DeviceKind::cpu);
     int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : is_ready ? 0 : -1;
     if (passes.begin > 0) first = passes.begin;
@@ -412,13 +412,13 @@ class LayerBench {
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
   std::vector<int> here_;                    // the ranks of this process
-  std::vector<KnownComms> comms_;            // of each of them
-  std::vector<RankMachine> machines_;        // of all ranks
-  std::vector<std::vector<double>> probed_;  // by rank here: before each round of passes
-  bool small_proof_ = false;                 // of some schedule another plan is proven than is timed
+  std::vector<KnownComms> comms_;            // by rank of this process
+  std::vector<RankMachine> machines_;        // by rank
+  std::vector<std::vector<double>> probed_;  // by rank here: probes before each round of passes
+  bool small_proof_ = false;                 // whether some schedule is verified with another plan than the timed one
   std::vector<Benched> benched_;             // by schedule
-  TimeLimit limit_;                          // of the timed passes
-  Dilation dilation_;                        // of passes that nothing has disturbed yet
+  TimeLimit limit_;                          // for the timed passes
+  Dilation dilation_;                        // at which no passes have been disturbed yet
   LayerMeasurement result_;
 };
 

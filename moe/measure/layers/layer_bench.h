@@ -1,6 +1,6 @@
 #pragma once
 // Runs one layer, or a stack of them, under several schedules, for real: verifies each against the reference, then
-// times their passes in turn, so that a machine's mood falls on all of them alike.
+// times their passes in turns, so that variations of the machine's speed affect all of them alike.
 #include <functional>
 #include <optional>
 #include <span>
@@ -18,31 +18,31 @@
 
 namespace moe::measure {
 
-/// Sees what ran a plan: this process's ranks, in rank order.
+/// Inspects this process's ranks, in rank order, after they ran a plan.
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
 inline constexpr int kPasses = 5, kMostPasses = 100, kFewestPasses = 3;
-inline constexpr double kTimedS = 1;      // of passes that are short
-inline constexpr double kMostTimedS = 2;  // of a layer among many that a verb times
-/// Returns how many passes fill so much time: at least kPasses, at most kMostPasses.
+inline constexpr double kTimedS = 1;      // seconds of timed passes if passes are short
+inline constexpr double kMostTimedS = 2;  // seconds of timed passes of a layer, if a command times many layers
+/// Returns how many passes of `pass_s` fill `seconds`: at least kPasses, at most kMostPasses.
 int passes_in(double seconds, double pass_s);
 
 struct LayerBenchSettings {
-  bool emulated = true;  // paced by the plan's modelled times over a proxy; else the plan itself, unpaced
+  bool emulated = true;  // paced by the plan's modelled times over a proxy; false: the plan itself, unpaced
   int iterations = kPasses;
-  double fill_s = 0;        // more iterations where those take less, of all plans together
-  double most_timed_s = 0;  // once passes took longer, kFewestPasses are enough, disturbed or not; 0: any time
+  double fill_s = 0;        // more iterations if they take less than this many seconds, for all plans together
+  double most_timed_s = 0;  // limit after which kFewestPasses are enough, even if disturbed; 0: no limit
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
-  bool graphs = false;   // each pass is timed replayed too (Executor::record); of unpaced layers on GPUs of their own
+  bool graphs = false;   // each pass is also timed as a replay (Executor::record); for unpaced layers on own GPUs
   bool profile = false;  // one more pass of each plan runs for a profiler (moe/device/profiled.h)
-  bool in_step = false;  // of serial plans: every task begins on all ranks together (rank_run.h)
+  bool in_step = false;  // for serial plans: every task begins on all ranks together (rank_run.h)
   Workload workload = Workload();
-  double most_reference_flops = 2e11;  // of a layer that is verified itself: some 10 s of a core
-  BenchRanks ranks = {};               // all processes with the same plans
-  Drag drag = {};                      // what is slowed on purpose; of ranks on the CPU alone
-  TrainingSettings training = {};      // of plans with a vocabulary: a timed pass is a step of training
+  double most_reference_flops = 2e11;  // largest layer that is verified itself: about 10 s on a core
+  BenchRanks ranks = {};               // all processes get the same plans
+  Drag drag = {};                      // tasks to slow on purpose; only for ranks on the CPU
+  TrainingSettings training = {};      // for plans with a vocabulary: a timed pass is a step of training
   /// Called with every schedule's ranks before they are verified, each after two passes of the plan and
   /// finish_gradients.
   Inspection inspect = {};
@@ -61,23 +61,23 @@ struct PackedSteps {
 
 /// What one schedule's passes took; seconds are divided by the dilation.
 struct MeasuredRun {
-  Plan plan;                                            // as it ran
-  Dilation dilation;                                    // of the passes that were kept
+  Plan plan;                                            // the plan as it ran
+  Dilation dilation;                                    // dilation of the passes that were kept
   std::vector<std::vector<double>> forward_s, total_s;  // [iteration][rank]
   std::vector<std::vector<double>> exposed_s, overlap;  // likewise (overlap.h: exposed_s, efficiency)
   std::vector<std::vector<double>> working_s;           // likewise (overlap.h: working_seconds)
-  std::vector<std::vector<double>> replayed_s;          // likewise, of passes that were replayed; none without graphs
-  std::vector<double> task_s;  // by task id, median over iterations: own_seconds, or in_step_seconds (overlap.h)
-  int median_rank = 0;         // the slowest of the iteration whose total is the median
-  std::vector<TaskTime> median_tasks;     // of that iteration on that rank; of other stages on their first ranks
-  RankTimes median_ranks;                 // of that iteration on every rank: since a rank of its machine began first
+  std::vector<std::vector<double>> replayed_s;          // likewise, for replayed passes; empty without graphs
+  std::vector<double> task_s;  // median over iterations, by task id: own_seconds, or in_step_seconds (overlap.h)
+  int median_rank = 0;         // the slowest rank of the iteration whose total is the median
+  std::vector<TaskTime> median_tasks;     // of that iteration on that rank; tasks of other stages on their first ranks
+  RankTimes median_ranks;                 // of that iteration on all ranks, since the first one on the machine began
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
-  int repeats = 0;                        // times its passes were discarded, being disturbed
-  bool out_of_time = false;               // there are fewer passes, or disturbed ones, because of most_timed_s
-  double core_slowdown = 0;               // against the cores' best (CoreTimes); 0: not known, as of paced passes
-  RoutingLoad load;                       // of the last pass before the verification, its first layer's
-  double peak_bytes = 0;                  // of the layer's Tensors, a rank: the mean over ranks
-  double worst_error = 0;                 // of the verification, relative to the maximum norm
+  int repeats = 0;                        // how often its passes were discarded because they were disturbed
+  bool out_of_time = false;               // whether there are fewer passes, or disturbed ones, because of most_timed_s
+  double core_slowdown = 0;               // relative to the cores' best (CoreTimes); 0: unknown, as for paced passes
+  RoutingLoad load;                       // load of the first layer, in the last pass before the verification
+  double peak_bytes = 0;                  // peak of the layer's Tensors per rank: the mean over ranks
+  double worst_error = 0;                 // largest error of the verification, relative to the maximum norm
   std::string worst_tensor;
   double states_bytes = 0;     // of a model's optimizer, a rank: the mean over ranks
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
@@ -87,35 +87,35 @@ struct MeasuredRun {
   std::optional<std::string> wrong;   // how outputs or gradients disagree with the reference; such a run is never timed
 };
 
-/// Where the time of measure_layer went.
+/// The parts of measure_layer's wall time.
 struct WallTimes {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
 };
 
 struct LayerMeasurement {
   WallTimes took;
-  int64_t references = 0;         // computed by all processes for the proofs (proof.h)
+  int64_t references = 0;         // number computed by all processes together to verify runs (proof.h)
   int64_t tensors_made = 0;       // allocations of Tensors in all timed passes
   std::vector<MeasuredRun> runs;  // by schedule
 };
 
 /// The share of overruns beyond which a measurement is invalid.
 inline constexpr double kOverrunLimit = 0.01;
-/// Computes the share of paced tasks that overran.
+/// Returns the share of paced tasks that overran.
 double overrun_share(const MeasuredRun& run);
 
-/// Returns whether something else used the cores while passes ran. Of paced ones more tasks overran than kOverrunLimit,
-/// or the median pass took over 1 % longer than the fastest one. Of others the cores were slow (kSlowCores), of all
-/// runs of a call alike: their passes take turns.
+/// Returns whether something else used the cores while passes ran. For paced passes: more tasks overran than
+/// kOverrunLimit, or the median pass took over 1 % longer than the fastest one. For others: the cores were slow
+/// (kSlowCores), which holds for all runs of a call alike, since their passes take turns.
 bool disturbed(const MeasuredRun& run);
 
 /// Verifies and times the schedules. Passes of a schedule that were disturbed are discarded and run again, twice at
 /// most: unpaced ones while the ranks' CoreTimes has repeats, paced ones each time at twice the dilation, since a
-/// thread that waits for a core is late by as much, of a longer pass. Where all attempts were disturbed, the least
-/// disturbed one stands: of paced ones the most even one whose tasks kept their paces, of others the one whose cores
-/// were slowed least. The result is the same on every process, but for peak_bytes' and tensors_made's own share.
-/// Throws RankFailure if a rank fails, BadInput where the plans are not for as many ranks as there are processes,
-/// Stopped where a training was asked to end.
+/// thread that waits for a core is late by the same time, which is a smaller share of a longer pass. If all attempts
+/// were disturbed, the least disturbed one is the result: of paced ones the most even one whose tasks kept their paces,
+/// of others the one whose cores were slowed least. The result is the same on every process, except each one's own
+/// share in peak_bytes and tensors_made. Throws RankFailure if a rank fails, BadInput if the plans have another number
+/// of ranks than there are processes, Stopped if a training was asked to end.
 LayerMeasurement measure_layer(const std::vector<PlannedRun>& planned, const LayerBenchSettings& settings);
 
 }  // namespace moe::measure

@@ -36,7 +36,7 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   return exposed;
 }
 
-// The times of a task's ranks on one machine, by its clock.
+// The times of a task on the ranks of one machine, by its clock.
 struct MachineTimes {
   int ranks_at_once = 1;
   std::vector<TaskTime> ranks;

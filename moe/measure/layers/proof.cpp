@@ -13,7 +13,7 @@
 namespace moe::measure {
 namespace {
 
-// Returns what every rank's gates chose, wherever it is.
+// Returns the choices of all ranks' gates, in whatever process.
 StackChoices all_choices(World& world, const std::vector<RankCells>& ranks, const Plan& plan) {
   std::vector<std::string> mine;
   for (const RankCells& rank : ranks) {
@@ -28,7 +28,7 @@ StackChoices all_choices(World& world, const std::vector<RankCells>& ranks, cons
   return join_choices(all, stack_shape(plan));
 }
 
-// Returns the load of the first layer that has experts, of its first micro-batch.
+// Returns the load of the first layer with experts, in its first micro-batch.
 RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, const Plan& plan) {
   int first = 0;
   while (plan.dense.has(first)) ++first;
@@ -57,7 +57,7 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
   });
 }
 
-// Gives every process the first wrong one's words, or the worst of the right ones' errors.
+// Gives every process the error text of the first wrong rank, or the largest error of the ranks if none is wrong.
 void share_verdict(World& world, MeasuredRun& run) {
   const std::vector<int> here = world.here();
   if (static_cast<int>(here.size()) == world.ranks()) return;
@@ -100,7 +100,7 @@ namespace {
 constexpr double kMostSilentS = 0.5;
 constexpr int64_t kNotYet = -1;
 
-// Calls visit(member) for all that a reference is made of.
+// Calls visit(member) for all members of a reference.
 template <class Visit>
 void each_member(auto& layer, const Visit& visit) requires requires {
   layer.input_gradient;
@@ -250,7 +250,7 @@ int64_t References::computed() const {
   return all;
 }
 
-// The others hear that the reference is not there yet as long as it is not, so that no time-out ends them.
+// Until the reference is there, the others are told repeatedly that it is not, so that no time-out ends them.
 void References::share(int rank, int machine, const std::function<ModelReference()>& compute) {
   if (!machine_) machine_ = world_.communicator(rank)->split(machine, rank);
   const auto device = make_cpu_device();

@@ -22,10 +22,10 @@ constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows =
 
 int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 
-// Returns the largest multiple of `step` up to `width`, but at least one.
+// Returns the largest multiple of `step` up to `width`, but at least `step`.
 int64_t whole_steps(int64_t width, int64_t step) { return std::max(step, width / step * step); }
 
-// Returns a case of `parallel`'s sizes and few tokens, in the proportions of `nominal`.
+// Returns a case with the sizes of `parallel` and few tokens, in the proportions of `nominal`.
 LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fewest_rows) {
   LayerShape layer = nominal.layer;
   layer.heads = std::max<int64_t>(kHeads, parallel.mp);
@@ -33,7 +33,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
       nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
   const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
   layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
-  // Heads that are wider together than M, or narrower, stay so; rotary positions need even widths.
+  // If heads together are wider or narrower than M, they stay so; rotary positions need even widths.
   const auto shrunk_head = [&](int64_t head, int64_t step) {
     return whole_steps(nominal.layer.heads * head * layer.model_dim / (nominal.layer.model_dim * layer.heads), step);
   };
@@ -59,19 +59,19 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
-  const int64_t cuts = parallel.cp > 1 ? int64_t{2} * parallel.cp : layer.parts;  // of a sample
+  const int64_t cuts = parallel.cp > 1 ? int64_t{2} * parallel.cp : layer.parts;  // pieces of a sample
   layer.seq = cuts > 1 ? whole_steps(kTokensASample, cuts * parallel.mp) : kTokensASample;
-  if (layer.window > 0)  // the same share of a sample
+  if (layer.window > 0)  // keeps the window's share of a sample
     layer.window = std::max<int64_t>(1, layer.window * layer.seq / nominal.layer.seq);
   layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
   LayerCase small = complete(layer, parallel, rounding);
-  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // Tutel's rounds down
+  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // because Tutel's capacity rounds down
   small.row_multiple = nominal.row_multiple;
   return small;
 }
 
-// Returns a hidden size that MP shards, in the proportions of the experts'.
+// Returns a hidden size that MP can divide, in the proportions of the experts' hidden size.
 int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase& small) {
   const auto shrunk =
       std::llround(static_cast<double>(hidden * small.layer.hidden) / static_cast<double>(nominal.layer.hidden));
@@ -126,7 +126,7 @@ double reference_flops(const LayerCase& shape) {
   const double experts =
       static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) * gemms_of(layer.ffn) * m * h;
   const double shared = gemms_of(layer.ffn) * m * static_cast<double>(layer.shared_hidden);
-  return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward is twice a forward
+  return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward has twice the FLOPs of a forward
 }
 
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary) {
@@ -138,14 +138,14 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
     plan.ends = end_weights(proxy, vocabulary, plan.step.tied);
   }
   const Groups sizes = groups_of(proxy.parallel);
-  for (size_t k = 0; k < sizes.size(); ++k)  // lanes follow the nominal networks
+  for (size_t k = 0; k < sizes.size(); ++k)  // lanes keep the networks of the nominal plan
     if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
   if (plan.dense.hidden > 0) plan.dense.hidden = shrunk_hidden(plan.dense.hidden, nominal.shape, proxy);
   const LayerCases cases(plan.shape, plan.dense);
   const int64_t grain = bytes_of(proxy.layer.dtype);
   for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {
-    if (plan.gradients[slice.gradient].alike) {  // whole, over all layers of a stage
+    if (plan.gradients[slice.gradient].alike) {  // not sliced, over all layers of a stage
       slice.end = 0;
       for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
         const bool end = plan.is_end(plan.gradients[g].layer);
@@ -154,7 +154,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
       }
       continue;
     }
-    const auto scaled = [&](int64_t at) {  // the gradients that it passes whole, and its share of the last
+    const auto scaled = [&](int64_t at) {  // the gradients that lie wholly before it, and its share of the last one
       int64_t passed = 0;
       for (auto g = static_cast<size_t>(slice.gradient);; ++g) {
         const int64_t all = nominal.gradients[g].bytes, bytes = plan.gradients[g].bytes;
@@ -202,15 +202,15 @@ Plan proving_plan(const Plan& nominal, int64_t vocabulary) {
 
 namespace {
 
-constexpr double kShortestPassS = 0.06;    // of the case's fastest schedule: a late end is about 1 % of it
-constexpr double kTaskOfPassS = 0.8e-3;    // of a pass, for each task of its longest queue
-constexpr double kShortestTaskS = 0.1e-3;  // less of it, and it passes while its thread wakes up
+constexpr double kShortestPassS = 0.06;    // seconds of the fastest schedule's pass: a late end is about 1 % of it
+constexpr double kTaskOfPassS = 0.8e-3;    // seconds of a pass, for each task of its longest queue
+constexpr double kShortestTaskS = 0.1e-3;  // seconds; a shorter task would be over before its thread wakes up
 constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
-constexpr double kRare = 1.0 / 400;        // of a plan's tasks: a kind that is no more, as a model's ends; or a step's
-constexpr double kRareShare = 1e-3;  // of a pass: what a rare kind's work may take, whatever its pace, or all waking
+constexpr double kRare = 1.0 / 400;        // largest share of a plan's tasks of a rare kind; a step's are rare too
+constexpr double kRareShare = 1e-3;        // share of a pass that a rare kind's work, or all late wake-ups, may take
 
-// Returns the dilation that a kind's work asks for. Rare ones may outlast their paces where that is nothing beside the
-// pass: else one short sum a step would stretch the whole model.
+// Returns the dilation that a kind's work requires. Rare kinds may exceed their paces if that is a negligible share of
+// the pass: otherwise one short sum per step would stretch the whole model.
 double factor_of(double ratio, bool rare, double work_s, double pass_s) {
   const double wanted = kWorkMargin * ratio;
   return rare ? std::min(wanted, work_s / (kRareShare * pass_s)) : wanted;
@@ -227,14 +227,14 @@ double of_pass(const PlannedRun& run) {
   return least_s / (run.forward_s + run.backward_s);
 }
 
-// Returns the least dilation that makes all tasks long enough but some of the shortest, whose threads wake up in next
-// to nothing of a pass.
+// Returns the least dilation that makes all tasks long enough, except some of the shortest, if the wake-ups of their
+// threads are a negligible share of a pass.
 Dilation of_tasks(const PlannedRun& run) {
   std::vector<std::pair<double, const Task*>> tasks;
   for (const Task& task : run.plan.tasks())
     if (const double seconds = run.task_seconds[task.id]; seconds > 0) tasks.emplace_back(seconds, &task);
   std::ranges::stable_sort(tasks, {}, [](const auto& timed) { return timed.first; });
-  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));  // of each that is shorter
+  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));  // for each shorter one
   Dilation least{std::numeric_limits<double>::max(), {}};
   double shorter = 0;
   for (const auto& [seconds, task] : tasks) {
@@ -260,7 +260,7 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
   Dilation chosen = least_dilation(planned);
   for (size_t s = 0; s < planned.size(); ++s) {
     std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
-    std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled, of all tasks
+    std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled seconds of all tasks
     for (const Task& task : planned[s].plan.tasks()) {
       const double modelled = planned[s].task_seconds[task.id];
       if (modelled <= 0) continue;

@@ -118,7 +118,7 @@ void RankRun::finish_gradients(Stream& stream) {
 }
 
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");  // a kernel's: containers on one machine read one clock
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // unique to a kernel, whose containers share one clock
   std::string boot;
   std::getline(file, boot);
   const std::vector<int> cores = cpu::usable_cores();

@@ -1,6 +1,6 @@
 #pragma once
-// One schedule on one rank, ready to run: a layer, this rank's stage of a stack, or a model, with what its plan binds
-// to it.
+// One schedule on one rank, ready to run: a layer, this rank's stage of a stack, or a model, with the binding of its
+// plan.
 #include <limits>
 #include <memory>
 #include <span>
@@ -17,22 +17,22 @@
 
 namespace moe::measure {
 
-/// Finds which ranks share a clock and cores.
+/// The machine of a rank: ranks of the same machine share a clock and cores.
 struct RankMachine {
   std::string name;
-  int ranks_at_once = 1;  // that its cores can carry
+  int ranks_at_once = 1;  // how many ranks its cores can run at the same time
 };
 
-/// Returns each rank's machine, or the part of it that its process is kept to. `threads`: that a rank computes with.
-/// Ranks on GPUs share no core. Every process of the world calls it.
+/// Returns each rank's machine, or the part of it to which its process is restricted. `threads`: those with which a
+/// rank computes. Ranks on GPUs share no core. Every process of the world calls it.
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
-/// Returns a machine of its own for each of so many ranks, for where paces say what tasks take.
+/// Returns a separate machine for each of `ranks` ranks, for runs in which paces determine the time of tasks.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
-/// Sums the host's numbers over the ranks, by way of the memory of `device`, which the call's stream is of. Blocking.
+/// Sums the host's numbers over the ranks, through the memory of `device`, which has the call's stream. Blocking.
 void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call);
 
-// Makes tasks slower on purpose, to see whether what guards performance notices.
+// Makes tasks slower on purpose, to test the checks that guard performance.
 
 /// Makes tasks of a kind take `factor` times as long as their work does.
 struct Drag {
@@ -43,12 +43,12 @@ struct Drag {
   bool slows(int of_rank) const { return factor > 1 && (rank == kEveryRank || rank == of_rank); }
 };
 
-/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", "expert:1.1" (both halves too); empty: nothing is slowed. Throws
+/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", such as "expert:1.1" (both halves too); empty: nothing is slowed. Throws
 /// BadInput that begins with `what`.
 Drag drag_from(const std::string& text, const std::string& what);
 
-/// Issues what another binding does; behind the work of a slowed task its stream spins. GPUs can't be slowed so: their
-/// streams are no threads.
+/// Issues the tasks of another binding; after the work of a slowed task its stream spins. This does not work on GPUs,
+/// whose streams are no threads.
 class Dragged final : public Binding {
  public:
   Dragged(Binding& tasks, const Drag& drag) : tasks_(tasks), drag_(drag) {}
@@ -61,10 +61,10 @@ class Dragged final : public Binding {
   Drag drag_;
 };
 
-/// Returns whether the plan is of one layer, once; else it is a stack's or a model's.
+/// Returns whether the plan is of one layer, once; otherwise it is that of a stack or a model.
 bool one_layer(const Plan& plan);
 
-/// Throws Unsupported naming what of a plan no layer and no stack can run.
+/// Throws Unsupported naming the feature of a plan that no layer and no stack can run.
 void require_runs(const Plan& plan);
 
 class RankRun {
@@ -72,14 +72,14 @@ class RankRun {
   struct Setup {
     DeviceKind kind = DeviceKind::cpu;
     AttentionBy attention = AttentionBy::own;
-    int place = 0;    // of the rank among those of its machine, which have a device each
-    int threads = 1;  // to compute with on the CPU
+    int place = 0;    // number of the rank among those of its machine, each of which has a device
+    int threads = 1;  // threads that compute on the CPU
     uint64_t seed = 1;
     const Workload& workload;
-    const TokenSource* text = nullptr;  // of a model; outlives the run
-    Drag drag = {};                     // what is slowed on this rank
-    bool step_apart = false;            // a model's optimizer does its work between passes, in no task's time
-    KnownComms* comms = nullptr;        // that the rank has, for layers alone; none: its own are split
+    const TokenSource* text = nullptr;  // for a model; outlives the run
+    Drag drag = {};                     // tasks that are slowed on this rank
+    bool step_apart = false;            // the optimizer of a model works between passes, in no task's time
+    KnownComms* comms = nullptr;        // the rank's communicators, for layers only; null: the run splits its own
   };
   /// Makes the run, blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);
@@ -90,19 +90,19 @@ class RankRun {
                        const std::function<void()>& issued = {});
   /// Runs one pass of a serial plan, in step with the other ranks.
   const RunTimes& pass_in_step(Communicator& everyone);
-  /// Records the pass of a layer, which replay() then runs as pass() does (Executor::record). All ranks call it. Throws
-  /// Unsupported too for a stack and for a model.
+  /// Records the pass of a layer, which replay() then runs as pass() does (Executor::record). All ranks call it. Also
+  /// throws Unsupported for a stack and for a model.
   void record();
   const RunTimes& replay() { return executor_->replay(*binding_); }
-  /// Returns the model on this rank; null: there are layers alone. A pass is a step of it, of the text's next batch.
+  /// Returns the model on this rank; null if there are only layers. A pass is a step of it, on the text's next batch.
   RankModel* model() const { return model_.get(); }
-  /// Returns the tokens of the first step, and what is to be predicted.
+  /// Returns the tokens of the first step, and their targets.
   SampleTokens first_step() const { return text_of(Split::train, 0); }
-  /// Runs a forward of a batch of held-out text and returns what this rank adds to its loss, of tokens that have the
+  /// Runs a forward of a batch of held-out text and returns this rank's part of its loss, for tokens that have the
   /// text's whole context before them (ModelEnds::loss).
   double held_out_loss(int64_t step);
   RankCells cells() const { return stack_ ? stack_->cells() : RankCells(*layer_); }
-  /// Enqueues the sums that a layer's plan does not carry (MoeLayer::finish_gradients).
+  /// Enqueues the sums that a layer's plan does not have (MoeLayer::finish_gradients).
   void finish_gradients(Stream& stream);
 
  private:
@@ -110,26 +110,26 @@ class RankRun {
   void begin_step(Split split, int64_t step);
   void end_step();
 
-  // Members stand in the order in which they need each other.
+  // Members are declared in the order in which they depend on each other.
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
-  std::unique_ptr<MoeLayer> layer_;            // one of these two
+  std::unique_ptr<MoeLayer> layer_;            // exactly one of these two is set
   std::unique_ptr<LayerStack> stack_;
-  std::unique_ptr<RankModel> model_;  // of the stack
+  std::unique_ptr<RankModel> model_;  // model of the stack
   const TokenSource* text_;
-  uint64_t seed_;                               // of the masks
-  std::unique_ptr<Stream> steps_;               // of a model whose steps are apart
-  std::unique_ptr<Binding> binding_, dragged_;  // dragged: what is timed, where something is slowed
+  uint64_t seed_;                               // seed of the masks
+  std::unique_ptr<Stream> steps_;               // stream of a model whose steps are apart
+  std::unique_ptr<Binding> binding_, dragged_;  // dragged_: the timed binding if tasks are slowed
   std::unique_ptr<Executor> executor_;
 };
 
-// Runs tasks alone, and begins each on all ranks together: what each takes where nothing runs beside it but the other
-// ranks' share of the same.
+// Runs each task alone and begins it on all ranks together, to measure its time when nothing else runs except the other
+// ranks' share of the same task.
 
-/// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes stay.
+/// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes do not change.
 Plan serial_plan(const Plan& plan);
 
-/// Lets no rank go on to the next task before all have ended this one. The ranks' plans have equally many tasks.
+/// Lets no rank begin the next task before all have ended this one. All ranks' plans have the same number of tasks.
 class InStep final : public Binding {
  public:
   InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}

@@ -15,14 +15,14 @@
 namespace moe::measure {
 namespace {
 
-// One variant on the way through its batches.
+// The state of one variant while its batches run.
 struct Variant {
   const ServingVariant* variant;
   RoutingTrace trace;
   std::vector<PlannedBatch> planned;
   ServingResult foreseen = {};
   std::vector<std::vector<std::vector<double>>> times = {};  // [batch][rank here]: start and end of each task
-  std::vector<std::vector<double>> facts = {};               // [rank here]: of all batches, as `Fact` names them
+  std::vector<std::vector<double>> facts = {};               // [rank here]: of all batches, indexed by `Fact`
 };
 
 enum Fact : size_t { estimated, right_lists, placed_again, held_experts, overruns, kFacts };
@@ -100,7 +100,7 @@ class ServeBench {
     return experts;
   }
 
-  // The plan of small tensors is the nominal one, task by task.
+  // The plan of small tensors has the same tasks as the nominal one.
   Plan runnable(const Plan& plan) const {
     Plan own = plan;
     own.shape = settings_.shape;
@@ -201,7 +201,7 @@ class ServeBench {
     return batches;
   }
 
-  // Ranks begin together, so their times since then are compared as they are.
+  // Ranks begin together, so their times since then can be compared directly.
   static void add_batch(const Plan& plan, const std::vector<std::vector<double>>& ranks, ServedBatches& batches) {
     ServingResult& result = batches.result;
     const auto start = [&](const Task& task, size_t rank) { return ranks[rank][2 * task.id]; };
@@ -236,9 +236,9 @@ class ServeBench {
   const PathProfile& paths_;
   HostExperts host_;
   int layers_;
-  int64_t expert_bytes_ = 0;  // of the served layer
+  int64_t expert_bytes_ = 0;  // expert size of the served layer
   std::optional<LocalWorld> threads_;
-  std::vector<int> here_;    // the ranks of this process
+  std::vector<int> here_;    // ranks of this process
   std::vector<Rank> ranks_;  // likewise
   std::vector<Variant> variants_;
   Dilation dilation_;

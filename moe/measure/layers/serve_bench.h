@@ -11,29 +11,29 @@
 namespace moe::measure {
 
 struct ServeBenchSettings {
-  LayerCase shape;       // what runs: the served layer, or where ranks are emulated small tensors of as many tokens
+  LayerCase shape;       // the served layer or, if ranks are emulated, small tensors with as many tokens
   bool emulated = true;  // paced by the prices of the Serving
   int list_length = 2, most_experts = 4;
   uint64_t seed = 1;
   double timeout_s = 60;
-  BenchRanks ranks = {};  // all processes with the same batches
+  BenchRanks ranks = {};  // all processes get the same batches
   std::function<void(double share)> progress = {};
 };
 
-/// What a variant's batches took; seconds are divided by the dilation.
+/// The results of a variant's batches; seconds are divided by the dilation.
 struct ServedBatches {
-  ServingResult result;                      // as the Serving's own
+  ServingResult result;                      // like the Serving's own result
   std::vector<std::vector<double>> batch_s;  // [batch][rank]
   Dilation dilation;
   int64_t overruns = 0, paced_tasks = 0;
 };
 
-/// Returns the case that emulates a layer: of its ranks and experts, with `tokens` a rank.
+/// Returns the case that emulates a layer: with its ranks and experts, and `tokens` tokens per rank.
 LayerCase served_proxy(const LayerCase& nominal, int64_t tokens);
 
-/// Serves every batch of a trace under each variant, in turns. Before, each variant serves the first batch and is
-/// compared with experts that stay where they are: WrongResult unless the outputs are the same, bit for bit. The result
-/// is the same on every process. Throws RankFailure if a rank fails.
+/// Serves every batch of a trace under each variant, in turns. Before that, each variant serves the first batch and is
+/// compared with experts that are never moved: WrongResult unless the outputs are equal, bit for bit. The result is the
+/// same on every process. Throws RankFailure if a rank fails.
 std::vector<ServedBatches> serve_batches(Serving& serving, const std::vector<const ServingVariant*>& variants,
                                          const RoutingTrace& trace, const PathProfile& paths,
                                          const ServeBenchSettings& settings);

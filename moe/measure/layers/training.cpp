@@ -26,7 +26,7 @@ double own_loss(const RankRun& rank) {
   return ends.heads() ? ends.loss() : 0;
 }
 
-// Returns a line that says which training it is, then a line a step: its loss, exactly.
+// Returns a line that identifies the training, then one line per step: its loss, exactly.
 std::string text_of(const std::string& identity, const std::vector<double>& losses) {
   std::string text = identity + '\n';
   for (const double loss : losses) text += fmt::format("{:a}\n", loss);
@@ -113,7 +113,7 @@ bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stre
   return !stops;
 }
 
-// Whichever rank was told first, all end after the same step.
+// Whichever rank was asked first, all end after the same step.
 bool Training::asked_to_stop(Device& device, Communicator& everyone, Stream& stream) {
   if (settings_.stop == nullptr) return false;
   const bool is_asked = *settings_.stop;
@@ -175,7 +175,7 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
     write_checkpoint(parts, 0, world.here()[i], weights, ranks[i]->model()->memory());
     written.emplace_back();
   }
-  gather(world, written);  // all have written then
+  gather(world, written);  // after this gather, all have written
   if (!leads(world)) return;
   write_gpt2(file, gpt2_shape(plan), complete_checkpoint(parts, 0, world.ranks(), ""));
   std::error_code error;

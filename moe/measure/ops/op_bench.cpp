@@ -9,9 +9,9 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kSampleS = 10e-3, kMostIterations = 20;  // of processes: their barriers let them go unevenly
+constexpr double kSampleS = 10e-3, kMostIterations = 20;  // samples of processes, whose barriers release them unevenly
 
-// Google Benchmark runs and repeats; what it reports is kept per rank by the cases themselves.
+// Discards Google Benchmark's reports: it runs and repeats the cases, which keep their own results per rank.
 class Quiet : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -19,7 +19,7 @@ class Quiet : public benchmark::BenchmarkReporter {
 };
 
 // Times the cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is
-// busy with something else costs many sizes one sample each, and not one size all of its samples.
+// busy with something else costs many sizes one sample each, instead of all samples of one size.
 class Series {
  public:
   Series(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink)
@@ -30,7 +30,7 @@ class Series {
   /// Returns whether `share` of the time for all ops is used up.
   bool is_late(double share) const { return settings_.most_s > 0 && now_s() - begin_s_ > share * settings_.most_s; }
 
-  // `share`: of all ops' time, that these and those before may take.
+  // `share`: share of all ops' time that these and all earlier cases may take.
   void run(std::span<const size_t> cases, double share) {
     if (cases.empty()) return;
     share_ = share;
@@ -51,7 +51,7 @@ class Series {
   }
 
  private:
-  // Takes a sample of a case, unless it is late and the case has enough; `left` more are to come.
+  // Takes a sample of a case, unless the time is up and the case has enough; `left` more are to come.
   void sample(size_t c, int left, OpResult& result, benchmark::State& state) {
     if (failure_) return state.SkipWithError("an earlier op failed");
     try {

@@ -18,13 +18,13 @@ namespace {
 
 constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 19;  // float elements
 constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
-constexpr int64_t kProxyShare = 256;  // nominal elements for each real one
+constexpr int64_t kProxyShare = 256;  // nominal elements per real one
 constexpr int64_t kProxyGemmDim = 48;
 constexpr double kShortestSampleS = 2e-3;
 constexpr int64_t kFloatBytes = 4;
-constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // of FSMoE's sizes, what CPU ranks can carry
-constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // no two sizes alike
-// A GPU needs tens of microseconds to launch anything, and is at its best speed with far more than that to do.
+constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // divisors of FSMoE's sizes for ranks on CPUs
+constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // all sizes differ
+// A GPU needs tens of microseconds for any launch, and reaches its full speed only with much more work than that.
 constexpr int64_t kLeastGpuBytes = int64_t{1} << 20, kMostGpuBytes = int64_t{1} << 28;
 constexpr std::array<int64_t, 12> kGpuGemmDims{512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
 
@@ -32,7 +32,7 @@ bool is_timed(const CommRow& row) {
   return row.algorithm == "direct" && (facts_of(row.op).collective || row.op == Op::sendrecv);
 }
 
-// Returns the direct row of an op over so many ranks, or null.
+// Returns the direct row of an op over `ranks` ranks; null if there is none.
 const CommRow* row_of(const Profile& cluster, Op op, Network network, int ranks) {
   const auto row = std::ranges::find_if(cluster.comm, [&](const CommRow& r) {
     return r.algorithm == "direct" && r.op == op && r.network == network && r.ranks == ranks;
@@ -43,7 +43,7 @@ const CommRow* row_of(const Profile& cluster, Op op, Network network, int ranks)
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
-// A network's ranks: those of a node, or one of each node.
+// Returns the ranks that a network connects: those of a node, or one of each node.
 RankGroup spanning(Network network, int nodes, int ranks_per_node) {
   return network == Network::intra ? RankGroup{ranks_per_node, 1} : RankGroup{nodes, ranks_per_node};
 }
@@ -102,13 +102,13 @@ std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& clus
   return cases;
 }
 
-// Returns the share of FSMoE's sizes that ranks of a backend carry.
+// Returns the divisor of FSMoE's sizes for the ranks of a backend.
 int64_t real_share(std::string_view backend) {
   return backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
 }
 
-// Returns the volumes of which every rank's block has whole elements, and as many as the others': what is recorded is
-// what is moved.
+// Returns the volumes in which every rank's block has the same whole number of elements, so that the recorded volume is
+// the one that is moved.
 std::set<int64_t> whole_volumes(const OpSizes& sizes, int64_t share, int ranks) {
   std::set<int64_t> volumes;
   for (const int64_t bytes : bytes_of(sizes, share)) {
@@ -176,7 +176,7 @@ OpSizes gpu_sizes(const OpSizes& asked) {
   OpSizes sizes = asked;
   if (asked.end > 0) return sizes;
   sizes.begin = kLeastGpuBytes;
-  sizes.end = kMostGpuBytes + 1;  // the factor is rounded
+  sizes.end = kMostGpuBytes + 1;  // because the factor is rounded
   sizes.factor = std::sqrt(2.0);
   return sizes;
 }
@@ -236,7 +236,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   };
   const RankGroup intra = spanning(Network::intra, cluster.nodes, cluster.ranks_per_node),
                   inter = spanning(Network::inter, cluster.nodes, cluster.ranks_per_node);
-  const bool one_node = cluster.nodes == 1;  // then experts are spread over its ranks
+  const bool one_node = cluster.nodes == 1;  // then experts are distributed over its ranks
   const auto [between_experts, experts] =
       one_node ? std::pair(Network::intra, intra) : std::pair(Network::inter, inter);
   add(Op::alltoall, between_experts, experts);

@@ -18,7 +18,7 @@ constexpr int kLaunchesOfAPhase = 2;
 
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
-// Returns a value that tells rank and place. It is small where it is summed, so that sums are exact; of 16 bits
+// Returns a value that identifies rank and place. If values are summed, it is small, so that sums are exact; in 16 bits
 // bfloat16 is exact up to 256.
 int64_t value_at(const OpCase& c, int rank, int64_t i) {
   if (bytes_of(c.dtype) > 2) return sums(c) ? (rank * 7 + i) % 251 : rank * 1000 + i % 997;
@@ -56,20 +56,20 @@ Communicator* RankOps::group(const RankGroup& ranks) {
 bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
   const int64_t has = tensor.view().data() != nullptr ? tensor.view().elements() : 0;
   if (has >= elements && tensor.view().dtype() == dtype) return false;
-  tensor = Tensor();  // before another is made
+  tensor = Tensor();  // freed before another is made
   if (elements > 0) tensor = Tensor({elements}, dtype, math().memory());
   return true;
 }
 
-// Makes buffers ready. They only grow, and what is sent stays: to fill them takes longer than most ops.
+// Makes the buffers ready. They only grow, and sent data stays: filling them takes longer than most ops.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   if (c.network != Network::none) group_ = group(c.group);
   if (c.phases.count > 0) prepare_phases(c);
   const int64_t size = c.phases.count > 0 ? c.phases.count * c.phases.node.ranks : c.group.ranks;
-  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // every block alike
+  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // all blocks are equal
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
-  // A paced GEMM is a proxy: of 16 bits a CPU has none.
+  // A paced GEMM is a proxy, because a CPU has no 16-bit GEMM.
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
   const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
   const bool third_anew = make(third_, c.real_dim > 0 || c.phases.count > 0 ? n : 0, dtype);
@@ -117,7 +117,7 @@ void RankOps::fill(TensorView tensor, Value value) const {
   there.send();
 }
 
-// Makes each module of a series once, on the CPU.
+// Makes each module of a series only once, on the CPU.
 void RankOps::prepare_module(const OpCase& c) {
   if (series_ != c.series()) modules_.clear();
   series_ = c.series();
@@ -221,7 +221,7 @@ WrongElements RankOps::check_values(const Tensor& tensor, int64_t elements, Valu
                              received.view().template as<T>()[first], expected_at(first))};
 }
 
-// A phase's slice is a block of each rank of one node; of these the first is gathered.
+// A phase's slice is one block for each rank of one node; the first of these blocks is gathered.
 template <class T>
 WrongElements RankOps::check_phases(const OpCase& c) const {
   const int64_t ranks = c.phases.node.ranks, slice = elements_ / c.phases.count, block = slice / ranks;
@@ -307,12 +307,12 @@ struct OpRunner::Command {
 
 OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s)
     : ranks_(ranks), cases_(cases) {
-  // An emulated cluster's data goes over a small proxy of it.
+  // Ranks of an emulated cluster are those of a small proxy.
   if (!ranks_.processes) threads_.emplace(kProxyNodes * kProxyRanksPerNode, timeout_s);
   here_ = world().here();
   ops_.resize(here_.size());
   beside_.resize(here_.size());
-  // A GPU's buffers are large, and a host's ranks have all of its cores.
+  // A GPU's buffers are large, and a host's ranks share all of its cores.
   const int here = ranks_.processes ? world().topology().ranks_per_node : static_cast<int>(here_.size());
   const bool on_gpu = ranks_.device == DeviceKind::cuda;
   const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
@@ -398,8 +398,8 @@ OpSample OpRunner::perform(const Command& command) {
   std::vector<std::vector<double>> times(here_.size());
   std::vector<std::string> wrong(here_.size());
   world().run([&](int rank) { perform_on(rank, command, times[place(rank)], wrong[place(rank)]); });
-  // Threads share a clock: a collective starts when the last rank of its group has come, since barriers let ranks go
-  // one after the other. Processes may not; there iterations make up for it.
+  // Threads share a clock: a collective starts when the last rank of its group has come, since barriers release ranks
+  // one after the other. Processes may have different clocks; there, more iterations compensate for it.
   if (!ranks_.processes)
     for (size_t r = 0; r < times.size(); ++r)
       for (size_t other = 0; other < times.size(); ++other)

@@ -20,20 +20,20 @@
 
 namespace moe::measure {
 
-/// Keeps a device idle while the host issues what is to be timed, so that a sample holds the device's time alone. A
-/// stream that is a thread needs none: it is issued to faster than it works.
+/// Keeps a device idle while the host issues the work to be timed, so that a sample has the device's time only. A
+/// stream that is a thread needs no gate: issuing is faster than its work.
 class StartGate {
  public:
   explicit StartGate(Stream& lane) : lane_(lane), closed_(lane.make_event()) {}
 
-  /// Lets nothing run that the lane is given from now on until the time that `launches` take to be issued has passed.
-  /// Time alone opens it, whatever the host does. Does nothing where launch() does not call its work at once.
+  /// Delays all work that the lane is given from now on until the time has passed in which `launches` launches are
+  /// issued. Only time opens the gate, whatever the host does. Does nothing if launch() does not call its work at once.
   void close(int launches);
-  /// Closes until the moment at which `first` opens, which was closed before on another lane of the device.
+  /// Stays closed until `first` opens, which was closed before on another lane of the device.
   void close_with(StartGate& first);
 
-  /// Returns how long a gate stays closed: 0.5 ms and 50 us a launch, and at most 20 ms, since a device takes no more
-  /// than some hundred launches ahead.
+  /// Returns the seconds that a gate stays closed: 0.5 ms and 50 us per launch, at most 20 ms, because a device accepts
+  /// no more than some hundred launches ahead.
   static double seconds_for(int launches);
 
  private:
@@ -46,23 +46,23 @@ class RankOps {
  public:
   struct Place {
     DeviceKind device = DeviceKind::cpu;
-    int gpu = 0;           // which one, modulo their number
-    int threads = 1;       // of the CPU, to compute with
-    int host_threads = 1;  // to fill buffers and to check them
+    int gpu = 0;           // index of the GPU, modulo the number of GPUs
+    int threads = 1;       // CPU threads that compute
+    int host_threads = 1;  // CPU threads that fill and check buffers
   };
   /// Blocking; all ranks of `world` make theirs.
   RankOps(Communicator& world, const Place& place);
 
-  /// Returns a number that the ranks of a collective's group share.
+  /// Returns a number that is equal on the ranks of a collective's group.
   int group_of(const OpCase& c) const;
-  /// Makes the case's group, blocking where it is new, and its buffers, and fills them; what is received only
-  /// `for_check`.
+  /// Makes the case's group, blocking if it is new, and its buffers, and fills them; buffers that receive are filled
+  /// only `for_check`.
   void prepare(const OpCase& c, bool for_check);
-  /// What else decides how a run begins.
+  /// Other conditions of a run's beginning.
   struct Begin {
-    bool paced = true;          // of an emulated cluster
-    int more = 0;               // iterations of other ops that are issued before this one may begin, on other lanes
-    RankOps* beside = nullptr;  // whose op begins at the same moment; it was issued before
+    bool paced = true;          // on an emulated cluster
+    int more = 0;               // iterations of other ops, on other lanes, that are issued before this one may begin
+    RankOps* beside = nullptr;  // runs an op that begins at the same moment; it was issued before
   };
   /// Blocks until all ranks are here, then enqueues the op `iterations` times.
   void begin(const OpCase& c, int iterations, const Begin& how);
@@ -71,7 +71,7 @@ class RankOps {
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
-  /// Checks the result of what was run once since prepare().
+  /// Checks the result of the one run since prepare().
   WrongElements check(const OpCase& c) const;
   int64_t take_overruns() { return overruns_.exchange(0); }
 
@@ -86,13 +86,13 @@ class RankOps {
   void communicate(const OpCase& c, Pace pace);
   /// Runs an saa: exchanges on the op's stream, gathers on another.
   void communicate_in_phases(const OpCase& c, Pace pace);
-  /// Returns whether the tensor was made anew, with zeros.
+  /// Returns whether the tensor was newly made, with zeros.
   bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
   void fill(TensorView tensor, Value value) const;
-  /// Returns the node whose slice comes in a phase of an saa.
+  /// Returns the node whose slice arrives in a phase of an saa.
   int source_node(const OpCase& c, int64_t phase) const;
-  /// Compares the first `elements` of what is in `tensor`.
+  /// Compares the first `elements` elements of `tensor`.
   template <class T, class Value>
   WrongElements check_values(const Tensor& tensor, int64_t elements, Value expected_at) const;
   template <class T>
@@ -103,8 +103,8 @@ class RankOps {
 
   std::unique_ptr<Communicator> world_;
   std::map<RankGroup, std::unique_ptr<Communicator>> groups_;
-  Communicator* group_ = nullptr;  // of the prepared case; null: this rank has no part in it
-  Communicator* node_ = nullptr;   // of an saa's gathers
+  Communicator* group_ = nullptr;  // of the prepared case; null: this rank takes no part in it
+  Communicator* node_ = nullptr;   // nodes' communicator for an saa's gathers
   std::unique_ptr<Device> device_;
   std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
   std::unique_ptr<Stream> stream_;
@@ -119,7 +119,7 @@ class RankOps {
     int64_t most_bytes = 0;
   } dispatched_;
   Tensor send_, receive_, third_;
-  std::optional<bool> sent_sums_;  // whether send_ has what is summed
+  std::optional<bool> sent_sums_;  // whether send_ has values to be summed
   std::string series_;
   std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
   ModuleRun* module_ = nullptr;
@@ -128,14 +128,14 @@ class RankOps {
   int rank_ = 0, host_threads_ = 1;
 };
 
-// Runs ops on all ranks, one after the other or two at once. Where ranks are processes, rank 0's leads: the
-// others follow its commands, so that what it decides by the clock is the same everywhere.
+// Runs ops on all ranks, one after the other or two at once. If ranks are processes, rank 0's process leads: the others
+// follow its commands, so that its decisions by the clock are the same everywhere.
 
-/// One op's times and faults, over all ranks.
+/// One op's times and errors, over all ranks.
 struct OpSample {
-  std::vector<double> seconds;  // by rank, of one iteration, divided by the dilation
+  std::vector<double> seconds;  // seconds of one iteration, by rank, divided by the dilation
   int64_t overruns = 0;
-  WrongElements wrong;  // where it was checked
+  WrongElements wrong;  // if it was checked
 };
 
 class OpRunner {
@@ -144,18 +144,18 @@ class OpRunner {
   OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 
-  /// Runs an op, only where the ranks lead. Indices are of the constructor's cases. `check`: the op is run once,
-  /// unpaced, and its result is looked at.
+  /// Runs an op; only for ranks that lead. Indices refer to the constructor's cases. `check`: the op is run once,
+  /// unpaced, and its result is checked.
   OpSample run(size_t op, int iterations, bool check = false);
-  /// Runs the op while `by` runs beside it on another stream, from the same moment on.
+  /// Runs the op while `by` runs beside it on another stream, both from the same moment on.
   OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
-  /// Runs both from the same moment on, until the later one ends, and returns the seconds of that, whatever the
+  /// Runs both from the same moment on, until the later one ends, and returns the seconds until then, whatever the
   /// iterations.
   OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
 
-  /// Obeys, where the ranks don't lead, until the leader's runner is released. Throws what fails.
+  /// Follows the leader's commands, on ranks that don't lead, until its runner is released. Throws what fails.
   void follow();
-  /// Ends the others' follow(); the leader's last call.
+  /// Ends the others' follow(); this is the leader's last call.
   void release();
 
  private:
@@ -171,7 +171,7 @@ class OpRunner {
   const std::vector<OpCase>& cases_;
   std::optional<LocalWorld> threads_;
   std::vector<int> here_;
-  std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // of the ranks here
+  std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // by rank of this process
 };
 
 }  // namespace moe::measure

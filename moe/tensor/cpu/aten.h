@@ -1,5 +1,5 @@
 #pragma once
-// What sources that call ATen share.
+// Shared by sources that call ATen.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
@@ -9,7 +9,7 @@
 
 namespace moe::cpu {
 
-/// Gives ATen's calls their thread's number of threads (cores.h) and no autograd for as long as it lives.
+/// While it lives, ATen's calls use their thread's number of threads (cores.h) and no autograd.
 class AtenCalls {
  public:
   AtenCalls();
@@ -18,7 +18,7 @@ class AtenCalls {
   c10::InferenceMode no_autograd_;
 };
 
-/// Returns the type by ATen's name, whether ATen computes in it here or not.
+/// Returns ATen's name of the type, whether ATen computes in it here or not.
 inline at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
     case DType::float16:

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// One row, with what it is centred and scaled by.
+// One row, with the values by which it is centred and scaled.
 template <class T>
 struct NormRow {
   NormRow(const T* row, const T* gains, const NormInput& in) : x(row), gain(gains), width(in.x.size(1)) {
@@ -43,8 +43,8 @@ void norm_rows(const NormInput& in, T* out) {
   });
 }
 
-// Computes d_x = scale (u - h mean(u h) - mean(u)) with h = (x - mean) scale and u = gain d_out. The last term is
-// LayerNorm's. Adds to d_gain what rows [begin, end) add.
+// Computes d_x = scale (u - h mean(u h) - mean(u)) with h = (x - mean) scale and u = gain d_out. Only LayerNorm has the
+// last term. Adds to d_gain the sum over rows [begin, end).
 template <class T>
 void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T* d_gain) {
   const int64_t width = in.x.size(1);
@@ -59,7 +59,7 @@ void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T
   }
 }
 
-// The gain's gradient is a sum over blocks of rows that are the same on any number of threads.
+// The gain's gradient is a sum over blocks of rows that do not depend on the number of threads.
 template <class T>
 void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
   constexpr int64_t kBlock = 64;
@@ -97,7 +97,7 @@ void rotate_rows(TensorView rows, int64_t head_width, TensorView turns, T sign) 
   });
 }
 
-// Returns the first of the numbers that row r of matrices (rows, L) sees, and the one behind its last.
+// Returns the range [first, end) of the numbers that row r of matrices (rows, L) sees.
 std::pair<int64_t, int64_t> seen_by(int64_t r, int64_t rows, int64_t seq, SeenTokens seen) {
   const int64_t end = seen.causal ? seq - rows + r % rows + 1 : seq;
   return {seen.window > 0 ? std::max<int64_t>(0, end - seen.window) : 0, end};
@@ -131,7 +131,7 @@ void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T 
   }
 }
 
-// Heads that LibTorch's kernel does not know. They keep nothing between calls: what a call needs lives as long as it.
+// Heads that LibTorch's kernel does not support. They keep nothing between calls: temporary memory lives for one call.
 class ComposedOnCall final : public AttentionHeads {
  public:
   ComposedOnCall(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-// A call has one head of each key-value head's; the kernel knows no others.
+// Each call has one query head for each key-value head, as the kernel requires.
 class FlashHeads final : public AttentionHeads {
  public:
   explicit FlashHeads(const HeadsShape& shape)
@@ -42,7 +42,7 @@ class FlashHeads final : public AttentionHeads {
   }
 
  private:
-  // Returns (B, key-value heads, L, d): of the heads that read one, that of this number.
+  // Returns (B, key-value heads, L, d): for each key-value head, number `query` of the heads that read it.
   at::Tensor of(TensorView t, int64_t query = 0) const {
     const int64_t width = t.size(1), step = width / shape_.kv_heads;
     return cpu::wrap(t.part(query * shape_.dim, {}),

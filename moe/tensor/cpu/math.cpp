@@ -15,7 +15,7 @@
 #include "moe/device/cpu/cores.h"
 #include "moe/tensor/cpu/aten.h"
 
-// oneDNN's product, result = beta result + alpha a b, which LibTorch exports and has no header of.
+// oneDNN's product, result = beta result + alpha a b, which LibTorch exports without a header.
 namespace at::native {
 __attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta,
                                          float alpha);
@@ -28,9 +28,9 @@ using cpu::AtenCalls;
 using cpu::wrap;
 
 constexpr int64_t kBytesAThread = 1 << 17;
-constexpr int64_t kInCache = 1 << 15;  // elements that several passes find in a core's own cache
+constexpr int64_t kInCache = 1 << 15;  // elements that stay in a core's own cache over several passes
 
-// Shows `count` matrices, each `step` elements behind the one before.
+// Returns a view of `count` matrices, each `step` elements after the one before.
 at::Tensor wrap_matrices(const Matrix& m, int64_t count, int64_t step) {
   const TensorView elements(m.data, {}, m.dtype);
   if (m.transposed) return wrap(elements, {count, m.cols, m.rows}, {step, 1, m.stride});
@@ -43,7 +43,7 @@ at::Tensor wrap_matrix(const Matrix& m) {
   return wrap(elements, {m.rows, m.cols}, {m.stride, 1});
 }
 
-// LibTorch refuses the call on processors without AVX-512, float32 too, so that the call itself says whether it works.
+// LibTorch refuses the call on processors without AVX-512, for float32 too, so only a call tells whether it works.
 bool has_one_dnn() {
   if (at::native::mkldnn_matmul == nullptr) return false;
   float factor[4] = {1, 0, 0, 1}, product[4] = {};
@@ -56,8 +56,8 @@ bool has_one_dnn() {
   return true;
 }
 
-// Measured: MKL leaves a tenth of a core of other makers idle, and most of it where one extent is small. oneDNN is slow
-// where products are, and copies a transposed factor of few rows in a bad order.
+// Measured: MKL leaves a tenth of a core of other makers idle, and most of it if one extent is small. oneDNN is slow if
+// products are small, and copies a transposed factor of few rows in a bad order.
 bool prefers_one_dnn() {
   static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
   return kBetter;
@@ -69,14 +69,14 @@ bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
          static_cast<double>(out.rows) * static_cast<double>(out.cols) * static_cast<double>(inner) >= kSmall;
 }
 
-/// Names elements [begin, end) of each tensor.
+/// Elements [begin, end) of each tensor.
 struct Block {
   int64_t begin = 0, end = 0;
   at::Tensor operator()(TensorView t) const { return wrap(t.part(begin, {end - begin})); }
 };
 
-// Calls body(block) for parts that stay in cache, on all threads. Which parts these are does not depend on the threads:
-// ATen computes the last few elements of a part in another way than the others.
+// Calls body(block) for parts that stay in cache, on all threads. The parts do not depend on the number of threads,
+// because ATen computes the last few elements of a part differently from the others.
 template <class Body>
 void for_each_block(TensorView whole, Body body) {
   const int64_t count = whole.elements(), blocks = (count + kInCache - 1) / kInCache;
@@ -88,7 +88,7 @@ void for_each_block(TensorView whole, Body body) {
 
 }  // namespace
 
-// LibTorch, its BLAS and OpenMP keep a number of threads per calling thread.
+// LibTorch, its BLAS and OpenMP keep a number of threads for each calling thread.
 cpu::AtenCalls::AtenCalls() {
   thread_local int applied = 0;
   if (applied == own_threads() || at::in_parallel_region()) return;
@@ -227,7 +227,7 @@ void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t
   const AtenCalls calls;
   const int64_t least = std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes));
 #ifdef __SANITIZE_THREAD__
-  // ThreadSanitizer does not see what orders OpenMP's threads. What a body throws in one of these ends the process.
+  // ThreadSanitizer does not see OpenMP's synchronisation. An exception of `body` in one of these ends the process.
   const int64_t threads = std::clamp<int64_t>((count + least - 1) / least, 1, at::get_num_threads());
   const int64_t part = (count + threads - 1) / threads;
   std::vector<std::jthread> others;

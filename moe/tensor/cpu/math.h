@@ -9,10 +9,10 @@ namespace moe {
 
 /// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
 void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
-/// Computes `batch.count` products of one shape. Where batches_products(), LibTorch's BLAS gets all of them at once, so
-/// that threads need not wait for each other after each.
+/// Computes `batch.count` products of one shape. If batches_products(), LibTorch's BLAS gets all of them at once, so
+/// that threads need not wait for each other after each product.
 void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch);
-/// Returns whether products of one shape are faster in one call: of several threads on MKL, 7 to 12 % as measured.
+/// Returns whether products of one shape are faster in one call: with several threads on MKL, 7 to 12 % as measured.
 bool batches_products();
 
 /// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
@@ -40,17 +40,17 @@ void convert(TensorView from, TensorView to);
 /// Turns the rows of a matrix into their softmaxes.
 void softmax_rows(TensorView rows);
 
-/// These do what Math's of those names do (model_math.cpp).
+/// Do what Math's functions of these names do (model_math.cpp).
 void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into);
 void add_to_rows(TensorView d, const TokenRows& rows, TensorView table);
 void softmax_sums(TensorView logits, const Targets& targets, TensorView sums);
 void cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int part, double counted);
 void step_weight(const WeightStep& step);
-/// Adds up in float64 the squares of a tensor of any type.
+/// Returns the sum of squares of a tensor of any type, added in float64.
 double sum_of_squares(TensorView tensor);
 
 /// Calls body(begin, end) on own_threads() for parts of [0, count), each element of which moves about `bytes`; on fewer
-/// where a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
+/// threads if a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body);
 
 }  // namespace moe

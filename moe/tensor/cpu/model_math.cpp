@@ -1,4 +1,4 @@
-// What a model computes beside its layers, on the CPU: embedding, cross-entropy, steps of weights.
+// Computations of a model outside its layers, on the CPU: embedding, cross-entropy, steps of weights.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// What one rank knows of a token's softmax, or what all of them do.
+// A token's softmax over one part of the vocabulary, or over all parts.
 struct Softmax {
   double largest = 0, sum = 0;
 };
@@ -33,8 +33,8 @@ Softmax softmax_over_parts(TensorView sums, int64_t token) {
   return all;
 }
 
-// Turns logits into probabilities among this part of the vocabulary. The most probable token's is the inverse of the
-// sum of exponentials over the largest logit.
+// Turns logits into probabilities within this part of the vocabulary. The most probable token's is the inverse of the
+// sum of exponentials relative to the largest logit.
 template <class T>
 void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
   T* rows = logits.as<T>();
@@ -55,7 +55,7 @@ void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
   for (int64_t i = 0; i < tokens; ++i) sums[i * kSoftmaxSums + 1] = 1 / static_cast<double>(rows[i * words + most[i]]);
 }
 
-// Turns probabilities among this part into the gradient of the logits: those among all, less 1 for the target.
+// Turns probabilities within this part into the gradient of the logits: those over all parts, less 1 for the target.
 template <class T>
 void cross_entropy_backward_of(TensorView probabilities, const Targets& targets, TensorView sums, int part,
                                double counted) {
@@ -77,7 +77,7 @@ void cross_entropy_backward_of(TensorView probabilities, const Targets& targets,
   });
 }
 
-// Calls body(i, the place in the tensor) for those of the own elements that are [begin, end).
+// Calls body(i, its place in the tensor) for each i of [begin, end) among the own elements.
 template <class Body>
 void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body) {
   while (begin < end) {
@@ -87,8 +87,8 @@ void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body)
   }
 }
 
-// These return an element's number after the step from the one before. They compute in float64, so that each state is
-// rounded once.
+// Return an element's number after the step from the one before. They compute in float64, so that each state is rounded
+// once.
 template <class S>
 double sgd_step(const WeightStep& at, double weight, double gradient, S* velocity) {
   double change = gradient + at.decay * weight;

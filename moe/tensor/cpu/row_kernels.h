@@ -19,8 +19,8 @@ void add_scaled(const T* __restrict from, T by, T* __restrict to, int64_t width)
   for (int64_t j = 0; j < width; ++j) to[j] += by * from[j];
 }
 
-/// Returns the sum of term(j) for j below width, in independent partial sums: floating-point addition may not be
-/// reordered otherwise.
+/// Returns the sum of term(j) for j below width, in independent partial sums, because compilers may not reorder
+/// floating-point additions.
 template <class T, class Term>
 T sum_of(int64_t width, Term term) {
   constexpr int64_t kLanes = 64 / sizeof(T);
@@ -39,7 +39,7 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t width) {
   return sum_of<T>(width, [&](int64_t j) { return a[j] * b[j]; });
 }
 
-/// Computes to = by * from and returns <from, with>, block by block, so that the second reading is from the first
+/// Computes to = by * from and returns <from, with>, block by block, so that the second pass reads from the first-level
 /// cache.
 template <class T>
 T scale_and_dot(const T* __restrict from, T by, const T* __restrict with, T* __restrict to, int64_t width) {

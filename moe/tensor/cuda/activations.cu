@@ -1,4 +1,4 @@
-// Activations: bound by memory where an element of 16 bits costs no more than about 32 instructions.
+// Activations. They are bound by memory if a 16-bit element takes at most about 32 instructions.
 #include "moe/tensor/cuda/for_each.cuh"
 #include "moe/tensor/cuda/kernels.h"
 
@@ -21,13 +21,13 @@ struct Exact {
   }
 };
 
-// Computes the same for 16-bit types. The share behind |x| = z is exp(-z^2 / 2) q(t) with t = 1 / (1 + 0.36 z). The
-// polynomial q is the minimax one for z up to 14, relative: 9e-7 off.
+// Computes the same for 16-bit types. The share beyond |x| = z is exp(-z^2 / 2) q(t) with t = 1 / (1 + 0.36 z). The
+// polynomial q is the minimax one for z up to 14, with a relative error of 9e-7.
 struct Rounded {
   float z, q, density;  // density: exp(-z^2 / 2)
 
   explicit __device__ Rounded(float x) {
-    constexpr float kFar = 16;  // there density is 0
+    constexpr float kFar = 16;  // density is 0 from here on
     z = std::abs(x) > kFar ? kFar : std::abs(x);
     const float t = quick_inverse(1 + 0.36F * z);
     q = 0.0470561406F;

@@ -1,4 +1,4 @@
-// Kernels of the cross-entropy over a part of the vocabulary: a block has a token's row of logits.
+// Kernels of the cross-entropy over a part of the vocabulary: one block for each token's row of logits.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -23,12 +23,12 @@ __global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows of, dou
   own[2] = target >= 0 && target < of.words ? static_cast<double>(value_of(row[target])) : 0;
 }
 
-// The first thread adds up what the parts of the vocabulary have.
+// The first thread combines the sums of all parts of the vocabulary.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_backward_kernel(LossRows of, const double* sums, int parts, double counted) {
   using A = Sums<T>;
-  __shared__ A all[2];  // the largest logit of all parts; a gradient for an exponential over it
+  __shared__ A all[2];  // the largest logit of all parts; the factor from an exponential relative to it to its gradient
   T* row = static_cast<T*>(of.logits) + static_cast<int64_t>(blockIdx.x) * of.words;
   const bool counts = of.target[blockIdx.x] >= 0;
   if (threadIdx.x == 0 && counts) {

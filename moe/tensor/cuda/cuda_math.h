@@ -9,10 +9,10 @@
 
 namespace moe::cuda {
 
-/// Launches on the stream that the math was last told to use.
+/// Math whose kernels go to the stream that use() named last.
 class CudaMath final : public Math {
  public:
-  /// `torch_gpu`: the GPU on which LibTorch computes attention (attention_heads.h); none: this does.
+  /// `torch_gpu`: the GPU on which LibTorch computes attention (attention_heads.h); none: our kernels compute it.
   CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm, std::optional<int> torch_gpu = {})
       : memory_(std::move(memory)), gemm_(std::move(gemm)), torch_gpu_(torch_gpu) {}
 
@@ -54,7 +54,7 @@ class CudaMath final : public Math {
 
  private:
   void* scratch(int64_t bytes);
-  /// Computes gemm_fp8() by products of four more rows at most; returns false where there are none of those.
+  /// Computes gemm_fp8() by products of at most four more rows; returns false if there are no such products either.
   bool multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into);
 
   std::unique_ptr<MemorySpace> memory_;
@@ -62,7 +62,7 @@ class CudaMath final : public Math {
   std::optional<int> torch_gpu_;
   std::shared_ptr<HeadsScratch> heads_scratch_;
   std::mutex scratches_;
-  std::map<const void*, Memory> scratch_;  // of each stream
+  std::map<const void*, Memory> scratch_;  // scratch memory, by stream
   void* stream_ = nullptr;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// Elements and 16 bytes of them. Arithmetic is in float32, of float64 elements in float64.
+// Elements and packs of 16 bytes of them. Arithmetic is in float32, for float64 elements in float64.
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +31,7 @@ __device__ inline T rounded(From v) {
   }
 }
 
-/// Computes 1 / (1 + exp(-v)), for elements of 16 bits by what is exact enough for those.
+/// Computes 1 / (1 + exp(-v)), for 16-bit elements only as exactly as they need.
 template <class T>
 __device__ inline Sums<T> logistic(Sums<T> v) {
   if constexpr (sizeof(T) == 2)
@@ -55,7 +55,7 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// A pack in registers until it is needed: 16 bytes as four words. 16-bit elements would take a register each.
+/// A pack in registers until it is needed: 16 bytes as four words, because 16-bit elements would take a register each.
 struct alignas(16) Words {
   uint32_t at[4];
 };
@@ -70,7 +70,7 @@ __device__ inline Pack<T, N> held_pack(const Held<T, N>& held) {
   return __builtin_bit_cast(Pack<T, N>, held);
 }
 
-/// How many elements 16 bytes hold.
+/// The number of elements in 16 bytes.
 template <class T>
 inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
@@ -90,7 +90,7 @@ void with_type(DType dtype, Body body) {
   });
 }
 
-/// Calls body(std::integral_constant<int, N>) with the elements that a thread may read at once: 16 bytes, or 1.
+/// Calls body(std::integral_constant<int, N>) with the number of elements that a thread reads at once: 16 bytes, or 1.
 template <class T, class Body>
 void with_pack(bool whole, Body body) {
   if (whole)
@@ -99,7 +99,7 @@ void with_pack(bool whole, Body body) {
     body(std::integral_constant<int, 1>{});
 }
 
-/// These return a grid with a thread for each of `count`, and with a warp for each.
+/// Return a grid that has a thread for each of `count` items, or a warp for each.
 inline Grid threads_for(int64_t count) { return {(count + kThreads - 1) / kThreads, kThreads}; }
 inline Grid warps_for(int64_t count) { return threads_for(count * kWarpSize); }
 

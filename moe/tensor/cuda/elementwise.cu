@@ -1,11 +1,11 @@
-// Kernels that work element by element, activations apart.
+// Kernels that work element by element, except activations.
 #include "moe/tensor/cuda/for_each.cuh"
 #include "moe/tensor/cuda/kernels.h"
 
 namespace moe::cuda {
 namespace {
 
-// Turns N pairs of one head: N divides half of the width that turns, and what lies before it.
+// Rotates N pairs of one head: N divides half of the width that is rotated, and the width before it.
 template <class T>
 struct Rotate {
   T* rows;
@@ -56,7 +56,7 @@ struct Scale {
   }
 };
 
-// N is that of the wider type: what is read or written of the other is a part of 16 bytes.
+// N is that of the wider type: reads or writes of the other type have less than 16 bytes.
 template <class From, class To>
 struct Convert {
   const From* from;

@@ -28,7 +28,7 @@ struct LookUpRow {
   }
 };
 
-// A thread adds up its columns of all tokens of a row, in their order: no atomics, so the sums are the same every time.
+// A thread adds up its columns of all tokens of a row, in their order. Without atomics, sums are the same every time.
 template <class T>
 struct SumRow {
   const T* d;

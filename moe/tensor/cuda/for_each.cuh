@@ -1,5 +1,5 @@
 #pragma once
-// Launches of what works element by element: bound by memory, so a thread has 16 bytes a turn.
+// Launches of element-by-element work: it is bound by memory, so a thread takes 16 bytes at a time.
 #include "moe/tensor/cuda/element.cuh"
 
 namespace moe::cuda {
@@ -10,7 +10,7 @@ __global__ void for_each_pack(Op op, int64_t count) {
   if (first < count) op.template at<N>(first);
 }
 
-/// Calls op.at<N>(i) for each N of `count` elements: a pack of T where these are `whole`, else 1.
+/// Calls op.at<N>(i) for each group of N of `count` elements: N is a pack of T if these are `whole`, else 1.
 template <class T, class Op>
 void for_each(void* stream, Op op, int64_t count, bool whole) {
   with_pack<T>(whole && count % kPack<T> == 0, [&](auto n) {

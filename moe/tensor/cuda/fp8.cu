@@ -6,24 +6,24 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kFp8Block);
-constexpr int kHeld = 16;                // numbers of a row that a thread has, 16 bytes when rounded
-constexpr int kAcross = kBlock / kHeld;  // threads that have a row of a block
-constexpr int kDown = 4;                 // rows of a tile that a thread has, a word of each column when rounded
+constexpr int kHeld = 16;                // numbers of a row per thread, 16 bytes when rounded
+constexpr int kAcross = kBlock / kHeld;  // threads per row of a block
+constexpr int kDown = 4;                 // rows of a tile per thread, a word of each column when rounded
 static_assert(kBlock / kDown * kAcross == kThreads, "a block of threads has a tile");
 
-// What brings a block into reach: its scale (fp8_scale) and the scale's inverse.
+// The factors that bring a block into range: its scale (fp8_scale) and the scale's inverse.
 template <class A>
 struct Reach {
   float scale;
   A inverse;
 };
 
-// Returns the bits of a number's size. They are ordered as sizes are, what is no number last.
+// Returns the bits of a number's magnitude. They are ordered as magnitudes are, NaN last.
 __device__ inline uint32_t size_bits(float v) { return __builtin_bit_cast(uint32_t, v) & 0x7fffffffU; }
 __device__ inline uint64_t size_bits(double v) { return __builtin_bit_cast(uint64_t, v) & ~(uint64_t{1} << 63); }
 
-// Finds by a block's largest size the least power of two that brings it to 448 = 1.75 2^8 or below; of no less than
-// 2^-100. An exponent of bits is one of 2^e with a bias.
+// Finds, by a block's largest magnitude, the least power of two that brings it to 448 = 1.75 2^8 or below, but at least
+// 2^-100. The exponent's bits are e plus a bias for 2^e.
 __device__ inline Reach<float> reach_of(uint32_t most) {
   if (most >= 0x7f800000U) return {NAN, NAN};
   int power = static_cast<int>(most >> 23) - 127 - 8 + ((most & 0x7fffffU) > 0x600000U ? 1 : 0);
@@ -36,12 +36,12 @@ __device__ inline Reach<double> reach_of(uint64_t most) {
   constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1, kThreeQuarters = uint64_t{3} << 50;
   int power = static_cast<int>(most >> 52) - 1023 - 8 + ((most & kFraction) > kThreeQuarters ? 1 : 0);
   power = power < -100 ? -100 : power;
-  if (power > 127) return {INFINITY, 0};  // no float32
+  if (power > 127) return {INFINITY, 0};  // too large for float32
   return {__builtin_bit_cast(float, static_cast<uint32_t>(power + 127) << 23),
           __builtin_bit_cast(double, static_cast<uint64_t>(1023 - power) << 52)};
 }
 
-// A thread's numbers of one row. Where rows are `Whole`, blocks and packs of 16 bytes are.
+// A thread's numbers of one row. If rows are `Whole`, so are their blocks and packs of 16 bytes.
 template <class T, bool Whole>
 struct Numbers {
   using Bits = decltype(size_bits(Sums<T>()));
@@ -77,7 +77,7 @@ struct Numbers {
     }
     return largest;
   }
-  // Returns them rounded, four in a word.
+  // Returns the numbers rounded, four in a word.
   __device__ Words times(Sums<T> by) const {
     Words out = {};
 #pragma unroll
@@ -101,7 +101,7 @@ __device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t
   }
 }
 
-// kAcross threads have a block of one row.
+// kAcross threads handle a block of one row.
 template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t stride, Fp8Matrix to) {
   const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = thread_index() / kAcross;
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t s
   write<Whole>(numbers.times(reach.inverse), to.data + row * to.cols, first, to.cols);
 }
 
-// A block of threads has a tile, which it writes as it stands and, where `turned` is there, transposed. A thread's four
-// numbers of a column are one word; a column's words change places by its group of 16, so that neither those who write
-// them nor those who read them meet in a bank.
+// A block of threads handles a tile, which it writes as it is and, if `turned` is given, transposed. A thread's four
+// numbers of a column are one word. A column's words are permuted by its group of 16, so that neither the threads that
+// write them nor those that read them collide in a bank.
 template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads)
     tiles_kernel(const T* from, int64_t stride, Fp8Matrix to, Fp8Matrix turned) {

@@ -1,5 +1,5 @@
 #pragma once
-// Products of FP8 numbers with block scales by cuBLASLt, which has them on some GPUs (Hopper's, from CUDA 12.9 on).
+// Products of FP8 numbers with block scales by cuBLASLt, on the GPUs that have them (Hopper's, from CUDA 12.9 on).
 #include <cublasLt.h>
 #include <map>
 #include <optional>
@@ -11,7 +11,7 @@ namespace moe::cuda {
 
 class Fp8Gemm {
  public:
-  /// Where a product runs.
+  /// The handle and stream of a product.
   struct Place {
     cublasLtHandle_t lt;
     cudaStream_t stream;
@@ -22,7 +22,7 @@ class Fp8Gemm {
   bool run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, const Place& place);
 
  private:
-  // What cuBLASLt proposes for a shape; none: it has nothing.
+  // cuBLASLt's proposal for a shape; none: it has no such product.
   std::map<std::vector<int64_t>, std::optional<cublasLtMatmulAlgo_t>> chosen_;
 };
 

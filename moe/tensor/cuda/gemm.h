@@ -16,9 +16,9 @@ struct GemmMode {
 class Gemm {
  public:
   virtual ~Gemm() = default;
-  /// Runs Math::gemm, enqueued on a cudaStream_t. float32 is float32: no TF32.
+  /// Runs Math::gemm, enqueued on a cudaStream_t. float32 is computed in float32: no TF32.
   virtual void run(const Matrix& a, const Matrix& b, const Matrix& out, const GemmMode& mode, void* stream) = 0;
-  /// Runs Math::gemm_fp8, enqueued likewise, and returns true; false where it has nothing for that.
+  /// Runs Math::gemm_fp8 in the same way and returns true; false if it has no such product.
   virtual bool run_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, void* stream) {
     static_cast<void>(a), static_cast<void>(b), static_cast<void>(out), static_cast<void>(into);
     static_cast<void>(stream);
@@ -26,9 +26,9 @@ class Gemm {
   }
 };
 
-/// Which of cuBLASLt's proposals for a shape is taken. `first`: its first. `as_asked`: the fastest where a batch
-/// asks for it (Batch::fastest), else the first. `timed`: the fastest. A process times a shape once a GPU, when it is
-/// first met: that call blocks. Ranks that compute the same gate must get the same bits, so a gate can't go by times.
+/// Which of cuBLASLt's proposals for a shape is used. `first`: its first. `as_asked`: the fastest if a batch asks for
+/// it (Batch::fastest), else the first. `timed`: the fastest. A process times a shape once per GPU, at its first use:
+/// that call blocks. Ranks that compute the same gate must get the same bits, so a gate can't depend on times.
 enum class AlgorithmChoice : uint8_t { first, as_asked, timed };
 
 /// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).

@@ -1,7 +1,7 @@
 #pragma once
 // Launches of the kernels of dense math. Every function enqueues on `stream` (a cudaStream_t) and returns. Pointers are
-// to device memory of elements of `dtype`; what a sum is kept in is float32, of float64 elements float64. Sums are in a
-// fixed order. Sizes in elements; any may be 0. Nothing overlaps unless it says so.
+// to device memory of elements of `dtype`; sums are in float32, for float64 elements in float64, and in a fixed order.
+// Sizes are in elements; any may be 0. Nothing overlaps unless its comment says so.
 #include <cstdint>
 #include <functional>
 
@@ -10,10 +10,10 @@
 
 namespace moe::cuda {
 
-/// Returns that many bytes for what a call needs until its kernels are done, and those behind it on its stream may use.
+/// Returns `bytes` of memory for the kernels of one call; later calls on the same stream may use it again.
 using Scratch = std::function<void*(int64_t bytes)>;
 
-/// Which stream a kernel goes to and what type its elements are of.
+/// The stream of a kernel and the type of its elements.
 struct Work {
   void* stream = nullptr;
   DType dtype = DType::float32;
@@ -21,25 +21,25 @@ struct Work {
 
 // Activations (activations.cu) ------------------------------------------------------------------------------------
 
-/// These compute what those of cpu/math.h do, of `count` elements.
+/// Compute the functions of cpu/math.h, for `count` elements.
 void gelu(Work work, const void* x, void* out, int64_t count);
 void gelu_backward(Work work, const void* x, const void* d_out, void* d_x, int64_t count);
 void gelu_tanh(Work work, const void* x, void* out, int64_t count);
 void gelu_tanh_backward(Work work, const void* x, const void* d_out, void* d_x, int64_t count);
 struct Swiglu {
-  const void *a, *b, *d_out;  // d_out of the backward alone
-  void *out, *d_b;            // out: of the backward d_a, which may be d_out
+  const void *a, *b, *d_out;  // d_out: only for the backward
+  void *out, *d_b;            // out: d_a in the backward, which may be d_out
 };
 void swiglu(Work work, const Swiglu& of, int64_t count);
 void swiglu_backward(Work work, const Swiglu& of, int64_t count);
 
 // Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
-/// What rotate() turns, which does what Math::rotate() does, of `pairs` numbers j and j + half of the last 2 half of a
-/// head of `width`.
+/// The arguments of rotate(), which does what Math::rotate() does, for `pairs` pairs of numbers j and j + half of the
+/// last 2 half numbers of a head of `width`.
 struct Rotation {
   void* rows;
-  const void* turns;  // of the sums' type
+  const void* turns;  // in the sums' type
   int64_t seq, half, heads, width;
   bool back;
 };
@@ -52,7 +52,7 @@ void convert(Work work, const void* from, DType to_type, void* to, int64_t count
 
 // Norms (norms.cu) ------------------------------------------------------------------------------------------------
 
-/// What the norms below read, which are Math's, of rows of `width`.
+/// The input of the norms below, which are Math's, for rows of `width`.
 struct Norm {
   int64_t rows = 0, width = 0;
   bool centred = false;
@@ -65,13 +65,13 @@ void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scrat
 
 // Attention (softmax.cu) ------------------------------------------------------------------------------------------
 
-/// What attention_softmax() reads, which does what Math::attention_softmax() does: `rows` rows of seq numbers,
-/// times `by`, `height` of them a matrix.
+/// The input of attention_softmax(), which does what Math::attention_softmax() does: `rows` rows of `seq` numbers,
+/// multiplied by `by`; a matrix has `height` rows.
 struct Scores {
   int64_t rows, height, seq;
   double by;
   bool causal;
-  int64_t window;  // tokens that a causal row sees; 0: all up to its own
+  int64_t window;  // tokens that a causal row sees; 0: all up to its own token
 };
 void attention_softmax(Work work, void* scores, const Scores& of);
 /// Sets d to by p (d - <p, d>), in place.
@@ -88,7 +88,7 @@ struct LookUp {
   void* out;
 };
 void look_up(Work work, const LookUp& of);
-/// Does what Math::add_to_rows() does: each row adds up its tokens' in the type of sums and is rounded once.
+/// Does what Math::add_to_rows() does: each row adds up its tokens' rows in the sums' type and is rounded once.
 struct RowSums {
   const void* d;
   const int32_t *table_row, *begin, *by_row;
@@ -106,23 +106,23 @@ struct LossRows {
   const int32_t* target;  // (tokens)
   int64_t first;
 };
-/// How many numbers each token has in the sums below.
+/// The number of sums per token below.
 inline constexpr int kLossSums = 3;
 /// Does what Math::softmax_sums() does, and leaves the logits as they are.
 void softmax_sums(Work work, const LossRows& of, double* sums);
-/// Does what Math::cross_entropy_backward() does with the sums of `parts`.
+/// Does what Math::cross_entropy_backward() does with the sums of all `parts`.
 void cross_entropy_backward(Work work, const LossRows& of, const double* sums, int parts, double counted);
 
 // Steps of weights (weight_step.cu) -------------------------------------------------------------------------------
 
-/// Adds the sum of squares of `count` elements over `copies` to *sum. Computes in float64.
+/// Adds the sum of squares of `count` elements divided by `copies` to *sum. Computes in float64.
 void add_squares(Work work, const void* t, int64_t count, int copies, double* sum, const Scratch& scratch);
-/// A step as WeightStep has it, of weights and gradients of one type: of `run` of each `every` elements, from `begin`
-/// on; `count` in all.
+/// A step as in WeightStep, for weights and gradients of one type: on `run` of each `every` elements, from `begin` on;
+/// `count` elements in all.
 struct StepOf {
   void* value;
   const void* gradient;
-  void *master, *first, *second;  // of the sums' type; null: there is none
+  void *master, *first, *second;  // in the sums' type; null: not used
   int64_t count, begin, run, every;
   bool adamw;
   double rate, decay, momentum, beta1, beta2, epsilon, correction1, correction2, scale;
@@ -136,7 +136,7 @@ void step_weight(Work work, const StepOf& of, const Scratch& scratch);
 /// Rounds a matrix of elements of `dtype`, whose rows begin `stride` elements apart, as Math::round_fp8() does;
 /// `turned` may be empty.
 void round_fp8(Work work, const void* from, int64_t stride, const Fp8Matrix& to, const Fp8Matrix& turned);
-/// Sets out (rows, cols), of elements of `dtype`, to the numbers that m stands for.
+/// Sets out (rows, cols), of elements of `dtype`, to the values of m.
 void widen_fp8(Work work, const Fp8Matrix& m, void* out);
 
 }  // namespace moe::cuda

@@ -54,10 +54,10 @@ __device__ inline double inverse_root(double v) { return rsqrt(v); }
 
 struct Grid {
   int64_t blocks = 0;
-  int threads = 0;  // of a block
+  int threads = 0;  // threads of a block
 };
 
-/// Enqueues kernel(args...) on a cudaStream_t; nothing for no blocks. Throws RankFailure if CUDA refuses.
+/// Enqueues kernel(args...) on a cudaStream_t; does nothing for no blocks. Throws RankFailure if CUDA refuses.
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), Grid grid, void* stream, Args... args) {
   if (grid.blocks == 0) return;

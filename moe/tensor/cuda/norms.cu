@@ -1,5 +1,5 @@
-// Kernels of norms. The gain's gradient is a sum over all rows: every block adds up those of its own, in float32 or
-// float64, and another kernel what the blocks have.
+// Kernels of norms. The gain's gradient is a sum over all rows: every block adds up its own rows, in float32 or
+// float64, and another kernel adds up the blocks' sums.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/row_tile.cuh"
 
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
   });
 }
 
-// Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; what is
-// centred has the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
+// Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; only
+// centred norms have the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
     norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
         for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
       });
     };
-    A means[2 * R] = {};  // of x, and of u
+    A means[2 * R] = {};  // means of x, and of u
     if (n.centred) {
       for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
 #pragma unroll
       for (A& mean : means) mean *= by_width;
     }
-    A sums[2 * R] = {};  // of (x - mean)^2, and of u (x - mean)
+    A sums[2 * R] = {};  // sums of (x - mean)^2, and of u (x - mean)
     for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
 
 constexpr int kGainThreads = 1024;
 
-// A block has 32 columns, each of its warps every 32nd of the blocks that have parts.
+// A block handles 32 columns; each of its warps adds up every 32nd block's part of them.
 template <class T>
 __global__ void __launch_bounds__(kGainThreads)
     gain_kernel(const Sums<T>* parts, int64_t blocks, int64_t width, T* d_gain) {

@@ -31,12 +31,12 @@ __device__ inline A warp_max(A v) {
   return warp_reduce(v, Larger());
 }
 
-/// Makes each of R numbers what `op` makes of those of the block, of at most kThreads; all its threads call it. R is a
-/// power of 2.
+/// Reduces each of R numbers with `op` over the threads of a block, at most kThreads; all threads of the block call it.
+/// R is a power of 2.
 template <int R, class A, class Op>
 __device__ inline void block_reduce(A (&values)[R], Op op) {
   static_assert((R & (R - 1)) == 0);
-  constexpr int kShare = kWarpSize / R;  // lanes that end with the same one of the R
+  constexpr int kShare = kWarpSize / R;  // lanes that end with the same one of the R numbers
   const int lane = lane_index();
   for (int half = R / 2; half > 0; half /= 2) {
     const int by = half * kShare;
@@ -51,7 +51,7 @@ __device__ inline void block_reduce(A (&values)[R], Op op) {
   if (blockDim.x > kWarpSize) {
     __shared__ A parts[kThreads / kWarpSize][R];
     const int own = lane / kShare;
-    __syncthreads();  // `parts` may still be read by the call before
+    __syncthreads();  // the previous call may still read `parts`
     if (lane % kShare == 0) parts[threadIdx.x / kWarpSize][own] = all;
     __syncthreads();
     all = parts[0][own];

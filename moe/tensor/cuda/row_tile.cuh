@@ -1,20 +1,20 @@
 #pragma once
-// Rows that a block reads from memory once: it has R of them side by side, and a thread holds packs of N elements.
+// Rows that a block reads from memory once: R rows side by side, of which a thread holds packs of N elements.
 #include <algorithm>
 
 #include "moe/tensor/cuda/reduce.cuh"
 
 namespace moe::cuda {
 
-inline constexpr int kHeld = 4;  // packs of all R rows together
+inline constexpr int kHeld = 4;  // packs per thread, of all R rows together
 
-/// KColumns packs a thread of each of R rows. What a row has beyond them is read again wherever it is asked for.
+/// Holds kColumns packs per thread of each of R rows. Further packs of a row are read again at each use.
 template <class T, int N, int R, int kColumns = kHeld / R>
 class RowTile {
  public:
   static constexpr int kPacks = kColumns;
 
-  /// Reads row r, which begins at first + r width, up to the pack that ends at end(r) or holds it.
+  /// Reads row r, which begins at first + r width, up to the pack that ends at end(r) or contains it.
   template <class End>
   __device__ RowTile(const T* first, int64_t width, End end) : first_(first), width_(width) {
 #pragma unroll
@@ -27,12 +27,12 @@ class RowTile {
       }
   }
 
-  /// Returns the pack at `column`, which is the thread's own of number c.
+  /// Returns the pack at `column` of row r, which is the thread's pack number c.
   __device__ __forceinline__ Pack<T, N> at(int r, int c, int column) const {
     return c < kColumns ? held_pack<T, N>(held_[r][c]) : load<N>(first_ + r * width_ + column);
   }
 
-  /// Calls body(c, column) for each pack of the thread's that begins before `end`; c is kPacks of all that aren't held.
+  /// Calls body(c, column) for each of the thread's packs that begins before `end`; `c` is kPacks for packs not held.
   template <class Body>
   static __device__ void for_each(int end, Body body) {
 #pragma unroll
@@ -52,8 +52,8 @@ class RowTile {
   Held<T, N> held_[R][kColumns];
 };
 
-/// Calls body(N, R, grid), the first two integral constants, with what suits rows of `width`: packs of N where rows
-/// begin at such (`whole`), as many rows a block as leave its threads no more than kMost packs, and kRows at most.
+/// Calls body(N, R, grid), the first two as integral constants, chosen for rows of `width`: packs of N if rows begin at
+/// multiples of them (`whole`), as many rows per block as leave its threads at most kMost packs, and kRows at most.
 template <class T, int kMost = kHeld, int kRows = kMost, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   static_assert(kRows <= kMost && 2 * kRows >= kMost);

@@ -1,5 +1,5 @@
-// Kernels of attention's softmax. Under a causal mask a row is read up to its own token, and 0 beyond; before its
-// window too.
+// Kernels of attention's softmax. Under a causal mask, a row is read up to its own token, and only within its window;
+// the numbers outside are 0.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/row_tile.cuh"
 
@@ -7,16 +7,16 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kHeldBack = 2;  // packs of all rows together in the backward, which reads two tensors
-constexpr int kRows = 2;      // of a block at most: on an H200 those of 16 bits took up to 13 % longer by four
+constexpr int kRows = 2;      // rows of a block at most: with four, 16-bit rows took up to 13 % longer on an H200
 
-// How many of R consecutive rows there are, and which elements each sees: [from, of).
+// The number of R consecutive rows that exist, and the elements that each sees: [from, of).
 template <int R>
 struct Seen {
   int rows, seq, from[R], of[R];
 
   __device__ Seen(const Scores& scores, int64_t first)
       : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
-    const int height = static_cast<int>(scores.height), top = seq - height + 1;  // a matrix's first row sees so many
+    const int height = static_cast<int>(scores.height), top = seq - height + 1;  // tokens that a first row sees
     int own =
         scores.causal ? static_cast<int>(static_cast<uint32_t>(first) % static_cast<uint32_t>(height)) + top : seq;
 #pragma unroll
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   T* rows = scores + first * s.seq;
   const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
   A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
-  // Reads a pack of a row. What the row does not see is no score.
+  // Reads a pack of a row. Elements that the row does not see are no scores.
   const auto read = [&](int r, int c, int column, A(&v)[N]) {
     const Pack<T, N> p = tile.at(r, c, column);
 #pragma unroll
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
   const A by = static_cast<A>(s.by);
   A means[R] = {};
-  // Reads a gradient. Beyond what a row sees shares are 0, and gradients may be infinite.
+  // Reads a gradient. Elements that a row does not see have shares of 0, but their gradients may be infinite.
   const auto gradient_at = [&](int r, int c, int column) {
     Pack<T, N> gradient = d.at(r, c, column);
     if (!seen.has_all(r, column, N))

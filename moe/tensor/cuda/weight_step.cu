@@ -29,14 +29,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *sum += own / copies;
 }
 
-// Finds what gradients are multiplied by.
+// Computes the factor of all gradients.
 __global__ void scale_kernel(const double* squares, double most_norm, double scale, double* found) {
   if (threadIdx.x > 0) return;
   const double norm = squares != nullptr ? std::sqrt(*squares) : 0;
   *found = squares != nullptr && norm > most_norm ? scale * (most_norm / norm) : scale;
 }
 
-// What a step of weights of type T reads and writes; S is the type of its states.
+// The arrays that a step of weights of type T reads and writes; S is the type of its states.
 template <class T>
 struct Stepped {
   using S = Sums<T>;

@@ -1,9 +1,9 @@
 #pragma once
 // Chooses a layer's plan while the layer trains (FSMoE section 3.2).
 //
-// The first steps run the layer's tasks one after the other, at several degrees, so that each task's time is its own.
-// Rows are fitted to the times, as a cluster's profile has them, and every schedule is tuned by these rows. The best
-// plans then run a few steps each, and the fastest is kept. No step is lost: each trains.
+// The first steps run the layer's tasks one after the other, at several degrees, so that each task is timed alone. Rows
+// are fitted to the times, as in a cluster's profile, and every schedule is tuned with these rows. The best plans then
+// run for a few steps each, and the fastest is kept. No step is lost, because each trains.
 #include <functional>
 #include <string>
 #include <vector>
@@ -18,17 +18,17 @@ namespace moe {
 
 class AutoPlan {
  public:
-  /// `runs`: returns whether this layer can run a plan of this case. All ranks make it, and call take() together.
+  /// `runs`: returns whether this layer can run a plan. All ranks make an AutoPlan, and call take() together.
   AutoPlan(const LayerCase& shape, Communicator& everyone, std::function<bool(const Plan&)> runs);
 
   /// Returns the plan of the next step.
   const Plan& plan() const { return plans_.at(current_); }
   bool is_decided() const { return state_ == State::decided; }
-  /// Takes the times of a step under plan() on this rank: of its tasks, and of the whole. Returns whether plan() is
-  /// another one now, the same on all ranks.
+  /// Takes the times of a step under plan() on this rank: those of its tasks, and of the whole step. Returns whether
+  /// plan() is a different plan now, which it is on all ranks or none.
   bool take(const std::vector<TaskTime>& tasks, double seconds);
   /// Returns the steps so far, the rows with the mean seconds of a task at each degree, and the schedules by their
-  /// predicted seconds, with measured ones of those that ran.
+  /// predicted seconds, with the measured seconds of schedules that ran.
   Json report() const;
 
  private:
@@ -54,10 +54,10 @@ class AutoPlan {
   Communicator& everyone_;
   std::function<bool(const Plan&)> runs_;
   State state_ = State::profiling;
-  std::vector<Plan> plans_;  // that run in turn
+  std::vector<Plan> plans_;  // plans that run in turn
   size_t current_ = 0;
   int steps_ = 0, steps_of_plan_ = 0;
-  std::vector<std::vector<double>> task_s_;  // [plan][task], the least over timed steps
+  std::vector<std::vector<double>> task_s_;  // [plan][task], the shortest over timed steps
   std::vector<double> total_s_;              // [plan], likewise
   std::vector<MeasuredRow> rows_;
   std::vector<Ranked> ranking_;

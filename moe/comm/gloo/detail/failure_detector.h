@@ -1,11 +1,11 @@
 #pragma once
-// Sees to it that a run whose rank died, was stopped or hangs ends on all ranks. A detector by heartbeats and time-outs
-// (Chandra and Toueg, Unreliable failure detectors for reliable distributed systems, 1996): each rank tells through the
-// store that it is alive and whom it waits for; rank 0 listens to all, the others to rank 0.
+// Ends a run on all ranks if one of them died, was stopped or hangs. A detector by heartbeats and time-outs (Chandra
+// and Toueg, Unreliable failure detectors for reliable distributed systems, 1996): each rank says in the store that it
+// is alive and whom it waits for; rank 0 listens to all, the others to rank 0.
 //
-// Invariant: all ranks end with one verdict. Whoever concludes on a failure writes it to the store unless another has
-// (compare-and-set), and ends by what then stands there. A wait that is too long blames no peer by itself: the waits
-// are followed from rank to rank to the one that is dead or waits for nobody (failure_detector.cpp, blame).
+// Invariant: all ranks end with one verdict. A rank that finds a failure writes it to the store unless another has
+// (compare-and-set), and ends by the one in the store. A wait that is too long blames no peer by itself: the waits are
+// followed from rank to rank to the one that is dead or waits for nobody (failure_detector.cpp, blame).
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -23,27 +23,27 @@ class FailureDetector {
  public:
   /// An operation of ours that waits for a peer.
   struct Wait {
-    const void* group = nullptr;  // tells operations that run at once apart
+    const void* group = nullptr;  // distinguishes operations that run at once
     uint64_t progress = 0;
-    int peer = -1;  // of the world, or kConnecting
+    int peer = -1;  // rank of the world, or kConnecting
   };
-  /// Stands for the peer where some members of a new group have yet to connect and we can't tell which.
+  /// The peer if some members of a new group have yet to connect and we can't tell which.
   static constexpr int kConnecting = -2;
   struct Rank {
     int rank = 0, ranks = 2;
     double timeout_s = 60;
     std::function<std::vector<Wait>()> waits;
     std::function<void()> abort;  // ends all operations
-    /// Returns the line that ends this rank, given what happened.
+    /// Returns the error line with which this rank ends, given the reason.
     std::function<std::string(const std::string& reason)> line;
-    bool ends_process = true;  // false: it ends operations alone, those that are still to come too
+    bool ends_process = true;  // false: it ends only operations, later ones included
   };
 
   /// Announces to the others that this rank takes part. All ranks call it before any makes its detector.
   static void announce(store::Store& store, int rank);
   FailureDetector(std::shared_ptr<store::Store> store, Rank self);
   /// Leaves the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
-  /// failure, returns within kGraceS; a failure that only now comes up ends the process.
+  /// failure, returns within kGraceS; a failure that only appears during the wait ends the process.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
@@ -55,15 +55,15 @@ class FailureDetector {
     std::string reason;
     int gone = -1;
   };
-  /// Reports why the run failed, it seems: the failure holds if nobody says another for `patience_s`. A rank that is
-  /// said to be gone and still beats is not: then its connection alone broke. Doesn't block.
+  /// Reports a presumed failure, which holds if no other is reported within `patience_s`. If a rank that is said to be
+  /// gone still beats, only its connection broke. Doesn't block.
   void suspect(Failure failure, double patience_s);
   bool failed() const;
-  /// Blocks until the run failed, and returns why: the same on all ranks.
+  /// Blocks until the run failed, and returns the reason: the same on all ranks.
   std::string verdict() const;
 
-  /// How long after a failure a process waits for its own code to destroy its detector. Then it prints its line
-  /// and ends with code 4 (Rank::ends_process).
+  /// Seconds that a process has after a failure to destroy its detector. After that it prints its line and ends with
+  /// code 4 (Rank::ends_process).
   static constexpr double kGraceS = 3;
 
  private:
@@ -92,12 +92,12 @@ class FailureDetector {
 
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  std::optional<Suspicion> suspicion_;  // guarded by mutex_, as the next
+  std::optional<Suspicion> suspicion_;  // mutex_ guards this and the next
   std::optional<std::string> reason_;   // why the run failed
   double ended_s_ = 0;
   bool leaving_ = false;
 
-  // What follows is the thread's own.
+  // Used by the detector's thread only.
   struct Heard {
     int rank = 0;
     store::Liveness liveness;

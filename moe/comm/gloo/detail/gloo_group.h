@@ -1,6 +1,6 @@
 #pragma once
-// The members of one communicator, and what its operations do on a stream's thread: pairwise exchanges, and sums in
-// rank order as every other backend's.
+// The members of one communicator, and its operations on a stream's thread: pairwise exchanges, and sums in rank
+// order.
 #include <cstddef>
 #include <memory>
 #include <mutex>
@@ -13,28 +13,28 @@
 
 namespace moe::gloo {
 
-/// The operation of a message; sizes alone don't tell operations apart.
+/// The operation of a message; sizes alone do not distinguish operations.
 enum class Op { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
 
-/// An exchange that didn't come to its end.
+/// An exchange that ended early.
 struct BrokenExchange {
   Mesh::End end = Mesh::End::aborted;
-  int peer = -1;  // of the world
+  int peer = -1;  // rank of the world
 };
 
 class Group {
  public:
-  /// `mesh` is null where we are alone.
+  /// `mesh` is null if the group has one member.
   Group(std::string name, std::vector<int> world_ranks, int rank, std::unique_ptr<Mesh> mesh);
 
-  const std::string name;        // no other group has it
-  const std::vector<int> ranks;  // of the world, by rank in the group
+  const std::string name;        // unique among groups
+  const std::vector<int> ranks;  // ranks of the world, by rank in the group
   const int rank;
-  int splits = 0;  // so far; the issuing thread's
+  int splits = 0;  // number of splits so far; used by the issuing thread only
 
   int size() const { return static_cast<int>(ranks.size()); }
 
-  /// These throw BrokenExchange. Blocks are packed; nulls are fine where nothing is moved.
+  /// The operations throw BrokenExchange. Blocks are packed; null pointers are fine if nothing is moved.
   void alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                 const std::vector<int64_t>& receive_bytes);
   void allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes);
@@ -45,11 +45,11 @@ class Group {
   void send(const void* data, int64_t bytes, int peer);
   void receive(void* data, int64_t bytes, int peer);
 
-  /// Returns what an operation of ours waits for, if there is one: its peer is a rank of the world.
+  /// Returns the progress of the running operation, if there is one; its peer is a rank of the world.
   Progress progress() const;
   void abort();
 
-  /// Returns the operation that runs now, "'forward dispatch 1/2 of layer 0' (alltoall)"; empty: none.
+  /// Returns the running operation, "'forward dispatch 1/2 of layer 0' (alltoall)"; empty if there is none.
   std::string doing() const;
   void set_doing(std::string_view op, std::string_view task);
 
@@ -61,14 +61,14 @@ class Group {
   void sum_blocks(const T* send, T* receive, const std::vector<int64_t>& blocks, Op op);
 
   const std::unique_ptr<Mesh> mesh_;
-  std::vector<Message> messages_;  // of the running operation, kept for the next
+  std::vector<Message> messages_;  // messages of the running operation; the next one reuses the memory
   std::unique_ptr<std::byte[]> scratch_;
   int64_t scratch_bytes_ = 0;
   mutable std::mutex mutex_;
-  std::string op_, task_;  // guarded by mutex_; our own, since who asks may come when a failed task is gone
+  std::string op_, task_;  // guarded by mutex_; copies, since a caller may ask after the task is gone
 };
 
-/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" if the task has no name.
 std::string name_operation(std::string_view op, std::string_view task);
 
 }  // namespace moe::gloo

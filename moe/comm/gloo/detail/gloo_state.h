@@ -1,5 +1,5 @@
 #pragma once
-// What the communicators of one process share.
+// State that the communicators of one process share.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -26,31 +26,31 @@ struct State {
   WorldTopology topology;
   int ranks_of_machine = 1;
 
-  // A world of one rank has none of these.
+  // Null in a world of one rank.
   std::unique_ptr<store::Server> server;
   std::shared_ptr<store::Store> store;
   std::unique_ptr<FailureDetector> detector;
 
   std::shared_ptr<Group> world;
   std::mutex mutex;
-  std::vector<std::weak_ptr<Group>> groups;  // guarded by mutex, as the next
+  std::vector<std::weak_ptr<Group>> groups;  // mutex guards this and the next
   std::vector<std::shared_ptr<Group>> kept;
   bool aborted = false;
   std::atomic<int> connecting{0};     // groups that are being made
-  std::optional<std::string> reason;  // of one rank alone; else the detector knows
+  std::optional<std::string> reason;  // in a world of one rank; else the detector has it
 
-  /// Returns a group that abort() reaches. Blocks until its members are connected; throws RankFailure.
+  /// Returns a group that abort() also ends. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
   /// Keeps the group's connections open until the world is destroyed.
   void keep(std::shared_ptr<Group> group);
   void abort();
   std::vector<FailureDetector::Wait> waits();
-  /// Returns "rank 1 in 'forward gate of layer 0' (alltoall): " + why, of an operation that runs.
+  /// Returns the error line of a running operation: "rank 1 in 'forward gate of layer 0' (alltoall): " + why.
   std::string line(const std::string& why);
 
   bool failed();
   std::string verdict();
-  /// Ends the run on all ranks; returns once they can know.
+  /// Ends the run on all ranks; returns once they can read why.
   void fail(const std::string& why);
   /// Passes a suspicion on to the detector.
   void suspect(const FailureDetector::Failure& failure, double patience_s);

@@ -1,5 +1,5 @@
 #pragma once
-// What a rank brings to an operation among ranks of one process.
+// The arguments of one rank to an operation among ranks of one process.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,25 +23,25 @@ struct Operation {
   std::string_view task = {};
   const void* send = nullptr;
   void* receive = nullptr;
-  int64_t count = 0;  // bytes or, of sums, elements: of a block, or of all for allreduce and broadcast
+  int64_t count = 0;  // bytes (elements in sums): of a block, or of all for allreduce and broadcast
   DType dtype = DType::float32;
   int root = 0;
-  std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // of alltoallv
-  std::vector<int64_t> blocks = {};                          // of allgatherv, bytes; of reducescatterv, elements
-  int colour = 0, key = 0;                                   // of split
+  std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // bytes per block, for alltoallv
+  std::vector<int64_t> blocks = {};  // bytes per block in allgatherv, elements in reducescatterv
+  int colour = 0, key = 0;           // arguments of split
   Pace pace = {};
   double began_s = 0;
-  bool paced = false;  // began_s was meant by paces (moe/device/cpu/pace_clock.h)
+  bool paced = false;  // began_s comes from paces (moe/device/cpu/pace_clock.h)
 };
 
-/// What each member brings, by its place among them.
+/// The members' operations, by member.
 using Operations = std::vector<const Operation*>;
 
-/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" where the task has no name.
+/// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" if the task has no name.
 std::string describe(const Operation& operation);
 
 /// Returns an empty text if the members' operations fit together, else a line that names two ranks, their tasks and the
-/// two values. `names[i]` is the world rank of member i. A send meets a receive: of these, the sender is member 0.
+/// two values. `names[i]` is the world rank of member i. If a send meets a receive, the sender is member 0.
 std::string disagreement(const Operations& operations, const std::vector<int>& names);
 
 /// Returns the copies and sums by which `rank` receives its part from its peers' buffers; in an allreduce each rank

@@ -1,10 +1,10 @@
 #pragma once
-// Lets the ranks of a group meet, operation after operation: all arrive with theirs, see each other's, and leave
-// together.
+// Lets the ranks of a group meet for one operation after another: all arrive with their own, see each other's, and
+// leave together.
 //
 // A round opens when the last member has arrived (opened_) and closes when the last has departed (closed_). Between the
 // two every member may read the others' operations and buffers, so leave() returns only after the round has closed.
-// Arrivals and departures are counted under mutex_; whoever waits sleeps on bell_ and looks at the atomics alone.
+// Arrivals and departures are counted under mutex_; a waiting thread sleeps on bell_ and reads only the atomics.
 #include <atomic>
 #include <mutex>
 #include <string>
@@ -17,40 +17,40 @@
 
 namespace moe::local {
 
-/// The RankFailure of a rank that was well itself: another rank's failure or abort ended its operation.
+/// The RankFailure of a rank that did not fail itself: another rank's failure or abort ended its operation.
 class Aborted : public RankFailure {
   using RankFailure::RankFailure;
 };
 
-/// A member's events. The others' streams wait for `ready` (its buffers may be read) and `done` (it is done with all
-/// buffers); `began` is when its part began.
+/// A member's events. The others' streams wait for `ready` (its buffers may be read) and `done` (it no longer uses any
+/// buffer); `began` marks the start of its part.
 struct Marks {
   std::unique_ptr<Event> ready, done, began;
 };
 
 class Rendezvous {
  public:
-  /// `names[i]`: what to call member i in errors, its world rank.
+  /// `names[i]`: the name of member i in errors, its world rank.
   Rendezvous(std::vector<int> names, double timeout_s);
 
   struct Turn {
     uint64_t round = 0;
-    double began_s = 0;                              // when its last member came
-    bool paced = false;                              // which all members' paces meant
-    double ends_s = 0;                               // the operation ends no earlier; 0: whenever it is done
-    std::shared_ptr<Pacer::Task> running = nullptr;  // says when the operation ends, where others slow it down
+    double began_s = 0;                              // when the last member arrived
+    bool paced = false;                              // whether the paces of all members gave began_s
+    double ends_s = 0;                               // the operation ends no earlier; 0: once its copies are done
+    std::shared_ptr<Pacer::Task> running = nullptr;  // if others slow the operation: decides when it ends
   };
   /// Blocks until all members are here. Throws RankFailure on all of them if the operations disagree or one is missing
   /// for longer than the timeout. The others read `operation` until leave() returns.
   Turn meet(int member, const Operation& operation);
   const Operations& operations() const { return operations_; }
-  /// Notes that the caller is done with the others' buffers. Nothing may throw between meet() and depart().
+  /// Records that the caller no longer uses the others' buffers. Nothing may throw between meet() and depart().
   void depart();
-  /// Blocks until all have departed. Never fails: whoever met will depart.
+  /// Blocks until all have departed. Never fails, because every member that met departs.
   void leave(const Turn& turn);
 
   int members() const { return static_cast<int>(names_.size()); }
-  /// Returns a member's events. The member makes its own when it first needs them; the others look at them while they
+  /// Returns a member's events. The member makes its own when it first needs them; the others read them while they
   /// meet.
   Marks& marks(int member) { return marks_[member]; }
 
@@ -72,11 +72,11 @@ class Rendezvous {
   std::vector<bool> here_;             // guarded by mutex_
   Operations operations_;              // written under mutex_, constant while a round is open
   size_t arrived_ = 0, departed_ = 0;  // guarded by mutex_
-  Turn turn_;                          // of the open round
+  Turn turn_;                          // turn of the open round
   std::string reason_;                 // why rounds fail; constant once failed_ is set
-  bool aborted_ = false;               // whether abort() failed them; constant once failed_ is set
+  bool aborted_ = false;               // whether abort() is the reason; constant once failed_ is set
   std::atomic<bool> failed_{false};
-  std::atomic<uint64_t> opened_{0}, closed_{0};  // rounds at which all have arrived, have departed
+  std::atomic<uint64_t> opened_{0}, closed_{0};  // last round at which all have arrived, have departed
   cpu::Doorbell bell_;
 };
 

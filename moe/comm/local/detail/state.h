@@ -1,5 +1,5 @@
 #pragma once
-// What the communicators of one local world share.
+// State that the communicators of one local world share.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,26 +20,26 @@ struct Group {
         splits(ranks, timeout),
         children(ranks.size()) {}
 
-  /// Returns where what `from` sends meets what `to` receives; `from` is its member 0.
+  /// Returns the rendezvous of what `from` sends and `to` receives; `from` is its member 0.
   Rendezvous& pair(int from, int to);
   void abort(const std::string& reason);
 
-  const std::vector<int> ranks;  // of the world, by rank in the group
+  const std::vector<int> ranks;  // ranks of the world, by rank in the group
   const double timeout;
   Rendezvous operations;
   Rendezvous splits;  // apart, since splitting blocks its caller while operations run on streams
-  std::vector<std::shared_ptr<Group>> children;  // of the split going on, by the member that made it
+  std::vector<std::shared_ptr<Group>> children;  // groups of the current split, by the member that made them
 
  private:
   std::mutex mutex_;
-  std::map<std::pair<int, int>, Rendezvous> pairs_;  // made when they are first used; guarded by mutex_, as the next
-  std::string reason_;                               // why it was aborted; empty: it was not
+  std::map<std::pair<int, int>, Rendezvous> pairs_;  // made at their first use; mutex_ guards this and the next
+  std::string reason_;                               // why the group was aborted; empty if it was not
 };
 
 struct State {
   State(int ranks, double timeout);
 
-  /// Returns a group that abort() reaches.
+  /// Returns a group that abort() also ends.
   std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
   void abort(const std::string& why);
 
@@ -47,7 +47,7 @@ struct State {
   const WorldTopology topology;
   std::mutex mutex;
   std::vector<std::weak_ptr<Group>> groups;  // guarded by mutex
-  std::string reason;                        // why it was aborted, empty: it was not; guarded by mutex
+  std::string reason;                        // why the world was aborted, empty if it was not; guarded by mutex
   std::shared_ptr<Group> world;
 };
 

@@ -14,10 +14,10 @@
 namespace moe::nccl {
 
 /// One communicator. All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another
-/// thread can abort what a dead rank would keep waiting. Threads may use it at once.
+/// thread can abort operations that wait for a dead rank. Threads may use it at once.
 class Comm {
  public:
-  /// `name`: what errors call the rank.
+  /// `name`: the name of the rank in errors.
   Comm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
   /// Flushes what was issued; aborts if that takes longer than the timeout.
   ~Comm();
@@ -26,15 +26,15 @@ class Comm {
 
   using Make = std::function<ncclResult_t(ncclComm_t* made)>;
   using Call = std::function<ncclResult_t(ncclComm_t comm)>;
-  /// Makes the communicator and waits until all its ranks have joined. `made` stays null if this rank is not of them.
-  /// If that fails, NCCL may still write to `made`, which is a member: keep this object.
+  /// Makes the communicator and waits until all its ranks have joined. `made` stays null if this rank is not a member.
+  /// If that fails, NCCL may still write to `made`, a data member, so keep this object.
   void make(const Make& make);
   /// Waits until NCCL has taken `call`. Throws RankFailure that names rank and `what`.
   void issue(const std::string& what, const Call& call);
-  /// Issues work for `stream`; should it not end, `failure` is set.
+  /// Issues work for `stream`; `failure` is set if the work does not end.
   void queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure);
 
-  /// Returns why work has failed, or what has not ended within the timeout since the GPU began it; empty: neither.
+  /// Returns why work failed, or which work has not ended within the timeout since the GPU began it; empty if neither.
   std::string trouble();
   /// Ends what is queued, and all that is issued later, with RankFailure; for good.
   void abort(const std::string& reason);
@@ -47,7 +47,7 @@ class Comm {
     std::string what;
     Marks marks;
     std::shared_ptr<Failure> failure;
-    double begun_s = 0;  // when trouble() first saw it begun
+    double begun_s = 0;  // when trouble() first saw that the work had begun
   };
 
   std::string failed(const std::string& what, const std::string& why) const;

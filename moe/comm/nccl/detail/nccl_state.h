@@ -1,5 +1,5 @@
 #pragma once
-// What the communicators of one NCCL world share: their GPU, the watch over them, and their end.
+// State that the communicators of one NCCL world share: their GPU, the thread that watches them, and their end.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -30,7 +30,7 @@ class State {
   ncclConfig_t config() const;
   std::string name() const;
 
-  /// Returns a communicator that is watched, and reached by abort(). Throws what Comm::make() throws.
+  /// Returns a communicator that is watched, and that abort() also ends. Throws what Comm::make() throws.
   std::shared_ptr<Comm> make_comm(const Comm::Make& make);
   void abort(const std::string& reason);
 
@@ -44,7 +44,7 @@ class State {
 
   std::mutex mutex_;  // guards all below
   std::vector<std::weak_ptr<Comm>> comms_;
-  std::vector<std::shared_ptr<Comm>> unfinished_;  // NCCL may still write to one whose making failed
+  std::vector<std::shared_ptr<Comm>> unfinished_;  // communicators whose making failed: NCCL may still write to them
   std::string aborted_;
   bool stopping_ = false;
   std::condition_variable stop_;

@@ -10,7 +10,7 @@ class EndsGraph {
   EndsGraph(const LayerCase& shape, const LayerSeed& seed, const ReferenceEnds& ends);
   /// Returns the first layer's input, (tokens, M).
   at::Tensor embed(int micro_batch) const;
-  /// Returns what a micro-batch adds to the mean loss of all of them; `output` is the last layer's, (tokens, M).
+  /// Returns a micro-batch's part of the mean loss over all of them; `output` is the last layer's, (tokens, M).
   at::Tensor add_loss(const at::Tensor& output, int micro_batch);
   double loss() const { return loss_; }
   const GraphWeights& weights() const { return weights_; }
@@ -20,7 +20,7 @@ class EndsGraph {
   const LayerShape layer_;
   const ReferenceEnds& ends_;
   GraphWeights weights_;
-  int64_t counted_ = 0;  // targets of all micro-batches
+  int64_t counted_ = 0;  // number of targets in all micro-batches
   double loss_ = 0;
 };
 

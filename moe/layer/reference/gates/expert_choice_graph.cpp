@@ -14,7 +14,7 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
   return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
 }
 
-// Returns the tokens of the group from `first` on that expert e takes; the preferred ones where they are as good.
+// Returns the tokens that expert e takes, of the group that begins with token `first`; preferred ones if as good.
 std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, int64_t first, int64_t e) {
   const int64_t group = tokens_of_group(in.shape), experts = scores.size(1);
   const auto rows = static_cast<size_t>(std::min(group, capacity_rows(in.shape)));

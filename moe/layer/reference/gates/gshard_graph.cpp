@@ -14,7 +14,7 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 
 GateGraph graph(const GateGraphInputs& in) {
   const at::Tensor spread = product(in.hidden, in.weights.at(std::string(kGateNoise)).t());
-  // softplus(s) = -log sigmoid(-s), whose derivative autograd knows at 0 too, where hidden states are zeros.
+  // softplus(s) = -log sigmoid(-s), whose derivative autograd computes at 0 too, where hidden states are zeros.
   const at::Tensor logits =
       product(in.hidden, in.weights.at(std::string(kGateWeight)).t()) - use(in.noise * at::log_sigmoid(-spread));
   GateGraph out = top_k_gate(in, logits);

@@ -14,7 +14,7 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 GateGraph graph(const GateGraphInputs& in) {
   const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
   GateGraph out = top_k_gate(in, logits);
-  // As a softmax of x and 0, whose gradient is a difference of terms that cancel where it is saturated.
+  // Written as a softmax of x and 0, whose gradient is a difference of terms, which cancel if it is saturated.
   const at::Tensor x = chosen(out, logits);
   out.weight = softmax_of(at::stack({x, at::zeros_like(x)}, -1), -1).select(-1, 0);
   return out;
