@@ -24,7 +24,7 @@ Json named(const Rows& rows) {
   return list;
 }
 
-/// Returns what the file says of itself: what it is, else where it is from; where it can't be read, why.
+/// Returns the file's summary, else its source; if it cannot be read, the reason.
 std::string summary_of(const std::string& path) {
   try {
     const ConfigFile file = read_toml(path);
@@ -39,7 +39,7 @@ std::string summary_of(const std::string& path) {
   }
 }
 
-/// Returns the shape of the model in the file; where it can't be read, why.
+/// Returns the shape of the model in the file; if it cannot be read, the reason.
 std::string shape_of_model(const std::string& path) {
   try {
     const Model m = read_model(path);
@@ -60,7 +60,7 @@ Json files(const std::string& folder, std::string (*summary)(const std::string& 
   return list;
 }
 
-/// Returns the models; each names its origin, what its file says of its source.
+/// Returns the models, each with its origin, the source that its file names.
 Json models() {
   Json list = files("models", shape_of_model);
   for (Json& row : list) row["origin"] = summary_of(find_config("models", row["name"].get<std::string>()));

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `list`: what there is to choose from.
+// The verb `list`: prints the available names.
 
 namespace moe::commands {
 

@@ -16,7 +16,7 @@
 namespace moe::commands {
 namespace {
 
-// Returns the model that flags say, with the framework's rules and defaults. Throws Unsupported where it refuses it.
+// Returns the flags' model, with the framework's rules and defaults. Throws BadInput if the framework refuses it.
 ChosenModel model_of(const MemoryOptions& o, const Profile& profile) {
   if (o.framework.empty()) return chosen_model(o.model, o.selection, profile);
   const Framework& framework = framework_of(o.framework);
@@ -70,7 +70,7 @@ void print_text(const MemoryReport& report) {
                report.cluster);
 }
 
-/// Counts layers over all of Table III, and over the groups of Table IV alone.
+/// Counts of layers over all of Table III, and over only the groups of Table IV.
 struct ParmReport {
   ParmCounts table3, table4;
 };
@@ -138,7 +138,7 @@ std::string share(const MemoryEstimate& e, std::optional<double> capacity_bytes)
 
 int sum(const std::vector<int>& values) { return std::accumulate(values.begin(), values.end(), 0); }
 
-/// Returns the layer as Parm's testbed would train it, or nothing where its sizes do not divide.
+/// Returns the layer as Parm's testbed would train it; none if its sizes do not divide.
 std::optional<MemoryRequest> parm_request(const GridLayer& layer, Rounding rounding, const ParmAssumptions& assumed) {
   MemoryRequest r;
   r.dense_part = false;

@@ -8,7 +8,7 @@
 namespace moe::commands {
 namespace {
 
-/// Returns "30.53 B", "912.3 M" of a number of parameters.
+/// Returns a number of parameters as text: "30.53 B", "912.3 M".
 std::string shown_count(double count) {
   return count >= 1e9 ? fmt::format("{:.2f} B", count / 1e9) : fmt::format("{:.1f} M", count / 1e6);
 }
@@ -37,7 +37,7 @@ std::string describe_mixers(const PublishedModel& m) {
   return text;
 }
 
-// Of JSON a whole number, as long as it is exact.
+// Returns a whole number in JSON if the count is exact.
 Json exact(double count) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   return count < kExact ? Json(static_cast<int64_t>(count)) : Json(count);

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `model`: what is understood of a model's file.
+// The verb `model`: prints the content of a model's file as moetune reads it.
 #include <string>
 
 namespace moe::commands {

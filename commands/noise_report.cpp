@@ -16,7 +16,7 @@
 namespace moe::commands {
 namespace {
 
-constexpr uint64_t kPopularityStream = 77;  // and on, one a layer
+constexpr uint64_t kPopularityStream = 77;  // the stream of the first layer; each further layer uses the next one
 
 Straggler straggler_of(const std::string& text) {
   Straggler straggler;
@@ -29,7 +29,7 @@ Straggler straggler_of(const std::string& text) {
   return straggler;
 }
 
-// Returns each expert's share by Zipf's law, in an order drawn for the layer.
+// Returns each expert's share by Zipf's law, in a random order for each layer.
 std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, int layer) {
   std::vector<double> all(experts);
   const uint64_t stream = kPopularityStream + static_cast<uint64_t>(layer);
@@ -38,7 +38,7 @@ std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, 
   return all;
 }
 
-// Returns the rows of each rank's experts over the mean; padded ones have as many of each as the most popular.
+// Returns the rows of each rank's experts over the mean; with padding, every expert has as many as the most popular.
 std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double> popularity) {
   const ParallelShape& p = shape.parallel;
   const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;
@@ -81,13 +81,13 @@ RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, 
   try {
     check_noise(noise, ranks, layers);
   } catch (const BadInput& error) {
-    bad_input("--{}", error.what());  // each begins with the flag's name
+    bad_input("--{}", error.what());  // the error begins with the flag's name
   }
   return noise;
 }
 
 NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s) {
-  int stages = 1;  // of a model all, of a layer the one that it is on
+  int stages = 1;  // all stages of a model; a single one for a layer
   for (const Lane& lane : plan.structure->lanes) stages = std::max(stages, lane.stage + 1);
   const RankNoise noise = noise_of(flags, plan.shape, stages, plan.layers);
   const int samples = noise.jitters() ? flags.samples.value_or(kNoiseSamples) : 1;
@@ -126,7 +126,7 @@ CaseRecord record_of(std::string key, const LayerResult& result, const Fields& p
   return record;
 }
 
-constexpr int kSweptDegrees = 64;  // a record each
+constexpr int kSweptDegrees = 64;  // largest degree of the sweep, which has a record for each
 
 int most_degree(const Schedule& schedule, const LayerPricer& pricer) {
   return schedule.degrees == DegreePolicy::one ? 1 : std::min(kSweptDegrees, largest_degree(pricer));

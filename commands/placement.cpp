@@ -11,10 +11,10 @@
 namespace moe::commands {
 namespace {
 
-constexpr size_t kShownGroups = 2;  // of each dimension, in the table
-constexpr int kShownRanks = 4;      // of a group
+constexpr size_t kShownGroups = 2;  // groups of each dimension in the table
+constexpr int kShownRanks = 4;      // ranks of a group
 
-/// Returns "0-7", "0 8 16 24", "0 8 .. 56".
+/// Returns a group as text: "0-7", "0 8 16 24", "0 8 .. 56".
 std::string shown(const std::vector<int>& group) {
   const int size = static_cast<int>(group.size());
   if (size > 1 && group.back() - group.front() == size - 1) return fmt::format("{}-{}", group.front(), group.back());
@@ -76,7 +76,7 @@ void print_groups(const Placement& p) {
   fmt::print("gradients are summed over {} ranks (dense) and {} (an expert's)\n", p.dense_replicas, p.expert_replicas);
 }
 
-constexpr size_t kMeets = 12;  // columns before what meets
+constexpr size_t kMeets = 12;  // columns before the traffic
 
 void print_traffic(const PlacementRequest& request) {
   const std::vector<std::string_view> kinds = traffic_priority(request);

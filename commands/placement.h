@@ -1,5 +1,5 @@
 #pragma once
-// The verb `placement`: where context parallelism goes beside expert parallelism, by MoNTA's rule.
+// The verb `placement`: where context parallelism is placed relative to expert parallelism, by MoNTA's rule.
 #include "moe/shape/groups.h"
 
 namespace moe::commands {

@@ -23,7 +23,7 @@ constexpr std::string_view kGrid = "fsmoe-b", kSchedule = "fsmoe";
 constexpr int kDegree = 8;
 constexpr int kLargeNodes = 12'500, kLargeRanksPerNode = 8, kLargeEp = 100;  // 100,000 ranks
 
-// Figures should stay within these on one core of a current server.
+// Limits that the figures should meet on one core of a current server.
 constexpr double kTuneSeconds = 1, kRecordedSeconds = 0.6, kRecordsMB = 10, kPeakMiB = 128, kPlainTasks = 100e6,
                  kFluidTasks = 15e6, kRankSeconds = 0.25, kWaveSeconds = 1.5, kWaveOrderSeconds = 0.5, kPlacementMs = 1;
 
@@ -35,7 +35,7 @@ double peak_mib() {
 
 benchmark::Counter a_second(double count) { return {count, benchmark::Counter::kIsRate}; }
 
-// Returns the structure twice, one behind the other.
+// Returns the structure twice, one after the other.
 Structure twice(const Structure& once) {
   Structure both = once;
   const int tasks = static_cast<int>(once.tasks.size());
@@ -51,7 +51,7 @@ Structure twice(const Structure& once) {
   return both;
 }
 
-// One layer, forward and backward, as the default cluster runs it.
+// One layer, forward and backward, on the default cluster.
 struct Layer {
   Profile profile = find_profile(std::string(commands::kDefaultCluster));
   LayerPricer pricer{profile, commands::chosen_case({}, profile.nodes, profile.ranks_per_node)};
@@ -60,7 +60,7 @@ struct Layer {
   std::vector<double> seconds = price(pricer, plan);
 };
 
-// The replays of a large cluster read the sizes of its groups alone: the layer keeps its prices.
+// Returns the groups of a large cluster. Its replays only use the sizes of groups; the layer keeps its prices.
 ParallelShape large_cluster() {
   LayerShape layer;
   layer.experts = kLargeEp;
@@ -82,7 +82,7 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
   state.counters["peak_MiB"] = peak_mib();
 }
 
-// Writes records as the verb does, to the last one, into a file of its own, which is removed again.
+// Writes records like the verb does, including the last one, into a file that is removed again.
 void bench_records(benchmark::State& state, const Layer& layer) {
   const Grid grid = find_grid(std::string(kGrid));
   const auto all = commands::chosen_schedules({}, schedules(), commands::kAllSchedules);
@@ -147,7 +147,7 @@ void bench_wave_order(benchmark::State& state, const Layer& layer) {
 
 constexpr int kServingDevices = 64, kServedExperts = 256, kMostServed = 8;
 
-// Places experts whose popularity follows Zipf's law, for one layer of a batch that is served.
+// Places experts whose popularity follows Zipf's law, for one layer of a served batch.
 void bench_placement(benchmark::State& state, const Layer&) {
   std::vector<double> popularity;
   for (int e = 1; e <= kServedExperts; ++e) popularity.push_back(1e5 / e);
@@ -155,7 +155,7 @@ void bench_placement(benchmark::State& state, const Layer&) {
     benchmark::DoNotOptimize(place_experts(popularity, kServingDevices, kMostServed));
 }
 
-// Prints one row a figure, with what it should be.
+// Prints one row for each figure, with its limit.
 class Figures : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -170,7 +170,7 @@ class Figures : public benchmark::BenchmarkReporter {
   void at_most(const std::string& what, const std::string& found, double value, double limit, const char* unit) {
     table_.add({what, found, fmt::format("limit {} {}", limit, unit), value <= limit ? "ok" : "over"});
   }
-  // Adds a row with a rate per second of a core, as Google Benchmark counts.
+  // Adds a row with a rate per second of a core, as Google Benchmark counts it.
   void rate(const std::string& what, double a_second, double floor, const char* unit) {
     table_.add({what, fmt::format("{:.1f} M {}/s", a_second * 1e-6, unit),
                 fmt::format("at least {:.0f} M {}/s", floor * 1e-6, unit), a_second >= floor ? "ok" : "under"});
@@ -225,7 +225,7 @@ int run_plannerbench(const PlannerbenchOptions& options) {
   const auto add = [&](const char* name, void (*bench)(benchmark::State&, const Layer&)) {
     return benchmark::RegisterBenchmark(name, [&layer, bench](benchmark::State& state) { bench(state, layer); });
   };
-  add("tune", bench_tune)->Iterations(1)->Unit(benchmark::kSecond);  // first: its peak of memory is the process's
+  add("tune", bench_tune)->Iterations(1)->Unit(benchmark::kSecond);  // first: its peak memory is that of the process
   add("tune/records", bench_records)->Iterations(1)->Unit(benchmark::kSecond);
   add("replay/plain", bench_plain)->Unit(benchmark::kNanosecond);
   add("replay/fluid", bench_fluid)->Unit(benchmark::kNanosecond);

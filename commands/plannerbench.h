@@ -1,14 +1,14 @@
 #pragma once
-// The verb `plannerbench`: how fast and how lean planning is. Timed by Google Benchmark, one thread.
+// The verb `plannerbench`: speed and memory of planning, timed by Google Benchmark on one thread.
 
 namespace moe::commands {
 
 struct PlannerbenchOptions {
-  bool json = false;  // Google Benchmark's JSON instead of a line a figure
+  bool json = false;  // prints Google Benchmark's JSON instead of a line for each figure
 };
 
-/// Tunes FSMoE's 1458 layers on testbed-b under every schedule; replays one layer plainly, under contention, and on all
-/// ranks of a large cluster with jitter.
+/// Tunes FSMoE's 1458 layers on testbed-b under every schedule; replays one layer without contention, with contention,
+/// and with jitter on all ranks of a large cluster.
 int run_plannerbench(const PlannerbenchOptions& options);
 
 }  // namespace moe::commands

@@ -1,5 +1,5 @@
 #pragma once
-// `simulate --serve`: batches of inference, whose experts are placed by popularity or stay where they are.
+// `simulate --serve`: batches of inference whose experts are placed by popularity or keep their places.
 
 namespace moe::commands {
 

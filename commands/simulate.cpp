@@ -72,7 +72,7 @@ std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, 
   return table.text() + fastest_text(rows, profile);
 }
 
-// Draws the lanes of the first few schedules that differ, on one scale.
+// Draws the lanes of the first `drawn` schedules with different plans, on one scale.
 std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first, int drawn) {
   std::vector<const SimulatedLayer*> shown;
   for (const SimulatedLayer* s : fastest_first)
@@ -223,7 +223,7 @@ int run_simulate(const SimulateOptions& options) {
       refused.add(*schedule, error);
     }
   }
-  // One schedule asked for: its object is the document; several: a list of them.
+  // With one requested schedule, its object is the document; with several, the document has a list of them.
   const auto print_json = [&](Json documents) {
     refused.append_to(documents);
     fmt::print("{}\n", document_text(chosen.size() == 1 ? documents.front() : Json{{"schedules", documents}}));
@@ -261,7 +261,7 @@ namespace {
 struct SimulatedModel {
   ModelResult result;
   MemoryEstimate memory;
-  int64_t tail_bytes = 0;  // of the gradients
+  int64_t tail_bytes = 0;  // bytes of gradients sent after the last backward
 };
 
 std::string degrees_of(const ModelShape& model, const ModelResult& result) {
@@ -269,13 +269,13 @@ std::string degrees_of(const ModelShape& model, const ModelResult& result) {
   return commands::degree_range(least, most);
 }
 
-// Keeps the plan where something is drawn or listed from it: plans may have millions of tasks.
+// Drops the plan unless something is drawn or listed from it, because plans can have millions of tasks.
 SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result, bool keep_plan) {
   const MemoryEstimate memory = commands::memory_of(chosen, memory_request(result.plan));
   SimulatedModel s{std::move(result), memory};
   const auto& [starts, ends, busy, makespan] = s.result.timeline;
   const Task& last = s.result.plan.tasks().at(s.result.last_backward);
-  // Of the last backward's stage some may be issued behind it, and sent beside it.
+  // Some gradients of the last backward's stage may be issued after it but sent while it runs.
   const auto stage_of = [&](const Task& task) { return s.result.plan.structure->lanes[task.lane].stage; };
   const auto beside = [&](const Task& task) {
     return stage_of(task) == stage_of(last) && starts.at(task.id) < ends.at(last.id) - 1e-12 * makespan;
@@ -289,7 +289,7 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
   return s;
 }
 
-// Returns "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
+// Returns the model as text: "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
 std::string described(const ModelShape& model) {
   return fmt::format("{}, {}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
                      counted(model.shape.parallel.pp, "stage"), counted(model.whole_micro_batches(), "micro-batch"),

@@ -17,43 +17,43 @@ namespace moe::commands {
 
 struct SimulateOptions {
   commands::Selection selection;
-  std::string plan;                      // file of a plan to replay as it stands; empty: the selection's layer
-  commands::ModelFlags model;            // with a model or several layers: a whole model
-  std::optional<std::string> partition;  // of a model's gradients; empty: exact
-  NoiseFlags noise;                      // replays on all ranks beside the even one
-  ServeFlags serve;                      // batches of inference in the place of a training step
-  std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; empty: 3
+  std::string plan;                      // file of a plan to replay unchanged; empty: the selection's layer
+  commands::ModelFlags model;            // if it names a model or several layers, a whole model is simulated
+  std::optional<std::string> partition;  // partition of a model's gradients; none: exact
+  NoiseFlags noise;                      // replays on all ranks with noise, beside the one without
+  ServeFlags serve;                      // batches of inference instead of a training step
+  std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; none: 3
   bool json = false;
   commands::TraceFlags trace;
-  std::string save_plan;       // file for the plan of one schedule; empty: none
-  std::string out;             // records; empty: none
-  bool sweep_degrees = false;  // one record a degree too; needs `out`
+  std::string save_plan;       // file for the plan of one schedule; empty: not saved
+  std::string out;             // file of the records; empty: none
+  bool sweep_degrees = false;  // also writes one record for each degree; needs `out`
   Asked asked;
 };
 
-/// The schedules asked for that the case or the profile does not allow: rows like the others, with a reason in
-/// the place of numbers.
+/// The requested schedules that the case or the profile does not allow. They are shown as rows with a reason instead of
+/// numbers.
 class Refused {
  public:
   void add(const Schedule& schedule, const Unsupported& error);
-  /// Throws Unsupported with the reasons where no schedule is left to show.
+  /// Throws Unsupported with the reasons if no schedule is left to show.
   void require_others(size_t asked) const;
   /// Returns the rows "SCHEDULE: unsupported: REASON".
   std::string text() const;
-  /// Appends {schedule, status, reason} of each.
+  /// Appends {schedule, status, reason} for each of them.
   void append_to(Json& rows) const;
 
  private:
   std::vector<std::pair<std::string, Refusal>> rows_;
 };
 
-/// Whether a rank's memory holds a row of what is planned; empty: the profile does not say.
+/// Whether a row of the plans fits a rank's memory; none: the profile does not give the memory.
 struct PlannedRow {
   std::string_view schedule;
   std::optional<bool> fits;
 };
 
-/// Returns the line under the rows: the fastest, the fastest that fits where that is another, what memory a rank has.
+/// Returns the line below the rows: the fastest, the fastest that fits if that is another one, and a rank's memory.
 std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Profile& profile);
 
 int run_simulate(const SimulateOptions& options);
@@ -62,7 +62,7 @@ int run_simulate(const SimulateOptions& options);
 
 int run_simulate_model(const SimulateOptions& options);
 
-// The verb `simulate` on a plan of a file, as it stands.
+// The verb `simulate` on the plan of a file, which is replayed unchanged.
 
 int run_simulate_plan(const SimulateOptions& options);
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the folder of the Python package: of a checkout, or of the wheel that has the configurations in it.
+// Returns the folder of the Python package: in a checkout, or in the wheel that contains the configurations.
 fs::path package_folder() {
   fs::path above = fs::path(config_dir()).parent_path();
   for (; above.has_relative_path(); above = above.parent_path())
@@ -28,7 +28,7 @@ fs::path package_folder() {
             config_dir());
 }
 
-// Sets the variables by which the package finds itself, this program, and a library that was built beside it.
+// Sets the variables by which the package finds itself, this program, and a library built beside it.
 void set_environment() {
   std::string path = package_folder().string();
   if (const char* others = std::getenv("PYTHONPATH"); others && *others) path += fmt::format(":{}", others);

@@ -22,12 +22,12 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr const char* kLayers = "layers";  // the work that there is
+constexpr const char* kLayers = "layers";  // name of the work that runs layers
 
 struct BenchedLayer {
   std::string name;
   ModelShape model;
-  std::optional<Refusal> refusal = {};  // why it can't be shaped on this cluster; of a grid's layers alone
+  std::optional<Refusal> refusal = {};  // why a grid's layer cannot be shaped on this cluster
   std::optional<Plan> plan = {};
 };
 
@@ -62,8 +62,8 @@ bool profile_of(const LayerbenchOptions& options) {
   return options.profile;
 }
 
-// Throws, before anything is measured, where the CPU can't run the layer; on an emulated cluster a proxy runs instead.
-// Throws likewise where passes can't be recorded.
+// Throws, before any measurement, if the CPU cannot run the layer (an emulated cluster runs a proxy instead), or if
+// passes cannot be recorded.
 void require_runs(const LayerShape& layer, const LayerbenchOptions& options, const commands::Target& target) {
   require<Unsupported>(!options.graphs || layer.capacity_factor,
                        "--graphs: found no capacity, where the host waits in each pass for counts of rows, expected "
@@ -71,7 +71,7 @@ void require_runs(const LayerShape& layer, const LayerbenchOptions& options, con
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
 }
 
-// Grids that papers plan with the unrounded capacity are run with the ragged one.
+// Grids that papers plan with unrounded capacity run with ragged capacity.
 BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options,
                      const commands::Target& target) {
   const Profile& cluster = target.cluster;
@@ -91,7 +91,7 @@ BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchO
   return benched;
 }
 
-// Returns "4 layers of B4 L512 ..., 2 micro-batches, 2 stages (1f1b)".
+// Returns the model in words: "4 layers of B4 L512 ..., 2 micro-batches, 2 stages (1f1b)".
 std::string name_of(const ModelShape& model) {
   const int stages = model.shape.parallel.pp;
   std::string name = describe(model.shape.layer);
@@ -251,14 +251,14 @@ class Layerbench {
     return outcome;
   }
 
-  // Alone, a layer that can't be run is an error; in a grid, a row with a reason.
+  // A single layer that cannot run is an error; in a grid it becomes a row with a reason.
   commands::LayerOutcome run(const BenchedLayer& layer, const commands::LayerJob& job) const {
-    // A stack's record says no shape: what its layers are is in its name, how many in the command line.
+    // A stack's record has no shape: its name describes the layers, and the command line their number.
     const bool one = !layer.refusal && layer.model.layers == 1 && layer.model.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
     if (one) parameters = commands::parameters_of(job.shape(), cluster, job.name, job.degrees);
-    // A plan's file may hold another plan than the schedule that it names: its records are its own.
+    // A plan's file may hold a different plan than the schedule that it names, so it has records of its own.
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
     if (!of_grid()) return commands::run_layer_job(job, parameters);
@@ -269,7 +269,7 @@ class Layerbench {
 
   const LayerbenchOptions& options_;
   commands::Target target_;
-  commands::LayerJob jobs_;  // without a layer
+  commands::LayerJob jobs_;  // common fields, without a layer
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
   bool traced_ = false;

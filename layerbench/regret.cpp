@@ -12,7 +12,7 @@ struct TimedChoice {
   double half_s[2];  // medians over the even and the odd passes
 };
 
-// Returns nothing where the schedule did not run well or not often enough.
+// Returns none if the schedule did not run well or not often enough.
 std::optional<TimedChoice> candidate_of(const CaseRecord& record) {
   const auto total = std::ranges::find(record.samples, "total_s", &Samples::name);
   if (record.status != CaseStatus::ok || !record.prediction.has("total_s") || total == record.samples.end())

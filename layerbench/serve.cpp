@@ -20,9 +20,9 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr int64_t kEmulatedTokens = 64;  // of a rank, at most: each stands for neighbours that go alike
+constexpr int64_t kEmulatedTokens = 64;  // most tokens of an emulated rank; each represents neighbours routed alike
 
-// Returns how many tokens one of an emulation stands for.
+// Returns the number of tokens that one token of the emulation represents.
 int64_t weight_of(const LayerShape& layer) {
   const int64_t all = layer.batch * layer.seq;
   int64_t weight = (all + kEmulatedTokens - 1) / kEmulatedTokens;
@@ -134,7 +134,7 @@ class ServeBench {
 
  private:
   commands::ServeRequest request() const {
-    std::optional<uint64_t> seed;  // of weights alone, where a trace says what tokens want
+    std::optional<uint64_t> seed;  // none: a trace gives the routing, and the seed is only for the weights
     if (options_.serve.routing.empty()) seed = options_.seed;
     return {options_.serve, options_.selection, options_.stack, seed, kRunBatches};
   }
@@ -147,11 +147,11 @@ class ServeBench {
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, {.timeout_s = options_.timeout_s});
     job.name = describe(served_.shape.layer);
     job.model.shape = served_.shape;
-    job.schedules = {&find_schedule("ds-moe")};  // its tasks are those of a served layer, and more
+    job.schedules = {&find_schedule("ds-moe")};  // its tasks include those of a served layer
     return commands::measured_profile(target_, writer_, request, {job});
   }
 
-  // Times what no profile has, on this process.
+  // Times, in this process, the operations that no profile has.
   void measure_costs(const LayerPricer& pricer, const PathProfile& paths) {
     const RoutingTrace& served = routing_.served;
     const RoutingTrace own{served.layers, served.experts, served.batch_tokens / served_.shape.parallel.ep,

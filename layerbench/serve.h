@@ -1,5 +1,5 @@
 #pragma once
-// `layerbench --serve`: batches of inference, really served, beside what they were predicted to take.
+// `layerbench --serve`: serves batches of inference and compares their times with the predictions.
 
 namespace moe {
 class World;
@@ -9,7 +9,7 @@ namespace moe::layerbench {
 
 struct LayerbenchOptions;
 
-/// Runs it and returns its exit code. `processes`: as run_layerbench has them.
+/// Runs it and returns its exit code. `processes`: as in run_layerbench.
 int run_serve(const LayerbenchOptions& options, World* processes);
 
 }  // namespace moe::layerbench

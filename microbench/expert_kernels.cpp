@@ -8,7 +8,7 @@
 namespace moe::microbench {
 namespace {
 
-// One expert's GEMMs, without what lies between them; each as LibTorch's mm computes it.
+// The GEMMs of one expert without the operations between them, each computed by LibTorch's mm.
 struct Gemms {
   Gemms(const KernelSizes& s, int inputs)
       : first(inputs),
@@ -48,7 +48,7 @@ struct Gemms {
       if (wrong.count > 0) return wrong;
     return {};
   }
-  int first;  // before the activation
+  int first;  // number of GEMMs before the activation
   Tensor x, hidden, w1, w2, y, d_x, d_w1, d_w2;
 };
 
@@ -76,7 +76,7 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
   const Tensor d_x({sizes.expert_rows, sizes.model_dim}, DType::float32);
   const Tensor gradients({gemms_of(ffn) * sizes.model_dim * sizes.hidden}, DType::float32);
   const PlainExpert plain = plain_expert(*expert, gradients, matrix(x), matrix(d_y));
-  expert->forward(x, rows, y);  // a backward needs one before
+  expert->forward(x, rows, y);  // a backward needs a forward before it
   const auto made = [&](std::string_view what) {
     measure::Kernel kernel{.name = fmt::format("expert {} {}", name_of(ffn), what), .width = sizes.model_dim};
     kernel.shape = {{"device", "cpu"}, {"dtype", "float32"}, {"hidden", sizes.hidden}, {"rows", sizes.expert_rows}};

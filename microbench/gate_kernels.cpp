@@ -11,7 +11,7 @@ namespace {
 
 std::vector<double> doubles(TensorView t) { return {t.as<float>(), t.as<float>() + t.elements()}; }
 
-// Runs forward and backward of one gate, held against autograd's.
+// Runs forward and backward of one gate and compares them with autograd's.
 class GateBench {
  public:
   GateBench(const KernelSizes& sizes, std::string_view name)
@@ -32,7 +32,7 @@ class GateBench {
     gate_->forward(hidden_, routing_);
     gate_->backward({hidden_, routing_, d_weight_, d_fill_, d_hidden_, 1});
   }
-  // Compares what one run made with the reference. Only one run may have been made, since runs add to d_hidden.
+  // Compares the result of one run with the reference. Only valid after a single run, because runs add to d_hidden.
   measure::WrongElements wrong() {
     const std::vector<double> hidden = doubles(hidden_), d_weight = doubles(d_weight_), d_fill = doubles(d_fill_);
     const GateReference expected =
@@ -65,7 +65,7 @@ class GateBench {
   static void note(std::string line, measure::WrongElements& wrong) {
     if (wrong.count++ == 0) wrong.first = std::move(line);
   }
-  // Compares a tensor; weights of dropped pairs mean nothing.
+  // Compares a tensor, without the weights of dropped pairs, which are undefined.
   void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double size,
                measure::WrongElements& wrong) const {
     const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), size);
@@ -99,7 +99,7 @@ void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
     kernel.run = [&] { gate.run(); };
     kernel.check = [&] { return gate.wrong(); };
     kernel.written = gate.written();
-    // All rows of all experts, of which `of` is the time of `expert_rows`.
+    // Scales `of`, the time of `expert_rows`, to all rows of all experts.
     const double times = static_cast<double>(rank.rows * sizes.experts) / static_cast<double>(sizes.expert_rows);
     kernel.bound = {"the experts' time", {}, [times](double seconds, double of) { return seconds / (of * times); }};
     for (const char* phase : {"forward", "backward"})

@@ -17,7 +17,7 @@
 namespace moe::microbench {
 namespace {
 
-constexpr double kGroups = 14;  // about, of either device
+constexpr double kGroups = 14;  // approximate number of kernel groups, on a CPU or a GPU
 
 double number(const CaseRecord& record, std::string_view name) { return record.summary.number(name, record.key); }
 
@@ -71,7 +71,7 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
 
 int run_kernel_bench(const MicrobenchOptions& options) {
   const bool of_gpu = options.device == DeviceKind::cuda;
-  if (of_gpu) make_device(DeviceKind::cuda);  // or it says why there is none
+  if (of_gpu) make_device(DeviceKind::cuda);  // throws with the reason if there is none
   const std::string path = commands::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
   RecordWriter writer(path, {options.asked, {}, of_gpu ? commands::gpu_fields(0) : Fields()});
   measure::KernelBench bench(writer, options.repetitions);

@@ -1,5 +1,5 @@
 #pragma once
-// `microbench --kernels`: how fast the layer's own kernels are on one thread, or on a GPU, beside what bounds them.
+// `microbench --kernels`: the speed of the layer's own kernels on one thread or a GPU, beside their bounds.
 #include <span>
 #include <string>
 
@@ -11,7 +11,7 @@ namespace moe::microbench {
 /// Checks, then times every kernel, into records; prints them. Returns 3 if a kernel is wrong, else 0.
 int run_kernel_bench(const MicrobenchOptions& options);
 
-/// Prints records of kernels; returns the exit code. Throws WrongResult behind them where one is wrong.
+/// Prints records of kernels and returns the exit code. Throws WrongResult afterwards if a kernel is wrong.
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json);
 
 }  // namespace moe::microbench

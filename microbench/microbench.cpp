@@ -106,7 +106,7 @@ CaseRecord record_of(const MeasuredOverhead& o) {
   return record;
 }
 
-/// Measures threads, on the CPU and, where there is one, on a GPU.
+/// Measures threads on the CPU and, if there is one, on a GPU.
 std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   std::vector<MeasuredOverhead> all;
   set_cuda_connections();
@@ -121,7 +121,7 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   return all;
 }
 
-/// Takes what measure_ops left of processes: each one's lanes, the slowest one's time.
+/// Reads the overheads of processes from the record of measure_ops: of each one's lanes, in the slowest process.
 std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records, DeviceKind device) {
   for (const CaseRecord& record : records)
     if (record.key == "overhead") {

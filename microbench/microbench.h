@@ -1,5 +1,5 @@
 #pragma once
-// The verb `microbench`: ops timed into records, or the layer's own kernels.
+// The verb `microbench`: times ops, or the layer's own kernels, into records.
 #include <string>
 
 #include "commands/shared/run_options.h"
@@ -15,11 +15,11 @@ namespace moe::microbench {
 struct MicrobenchOptions : commands::RunOptions {
   std::string cluster{commands::kDefaultCluster};
   int repetitions = 5;
-  // These have nccl-tests' flags of one letter.
-  std::vector<std::string> ops;                             // empty: all of them, how lanes slow each other, overheads
-  int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // of collectives; most 0: FSMoE's sizes
+  // Their flags have one letter, as in nccl-tests.
+  std::vector<std::string> ops;                             // empty: all ops, slowdowns between lanes, overheads
+  int64_t least_bytes = 0, most_bytes = 0, step_bytes = 0;  // sizes of collectives; most_bytes 0: FSMoE's sizes
   double step_factor = 2;
-  int iterations = 0, warm_ups = 1;  // of an op in one sample, 0: chosen; before the samples
+  int iterations = 0, warm_ups = 1;  // runs of an op in one sample (0: chosen), and before the samples
   int check = 1;
   std::string dtype = "float32";
   std::string modules;   // NAME[,NAME] or all: sub-modules of a layer, timed too, on the host; on a GPU of models
@@ -29,8 +29,8 @@ struct MicrobenchOptions : commands::RunOptions {
   Asked asked;
 };
 
-/// Runs the verb and returns its exit code. `processes`: those of the run, one rank each, which all call it; null:
-/// ranks are threads.
+/// Runs the verb and returns its exit code. `processes`: the processes of the run, one rank each, which all call it;
+/// null: ranks are threads.
 int run_microbench(const MicrobenchOptions& options, World* processes);
 
 }  // namespace moe::microbench

@@ -9,7 +9,7 @@
 namespace moe::microbench {
 namespace {
 
-// One group of tokens, routed by a gate, and everything that the four maps of an order read and write.
+// One group of tokens that a gate routed, and the operands of the four maps of an order.
 struct Routed {
   Routed(const KernelSizes& sizes, std::string_view gate, int64_t tokens, int64_t width)
       : rank(routed_shape(sizes, gate, tokens, width)),
@@ -24,7 +24,7 @@ struct Routed {
     find_gate(gate).make({rank, {}})->forward(hidden, routing);
   }
 
-  // Adds the four maps, with the bytes of the rows that each reads and writes.
+  // Adds the four maps, with the bytes of the rows that each one reads and writes.
   void add(std::string_view name, Order& order, std::vector<measure::Kernel>& to) {
     const double row = static_cast<double>(hidden.view().size(1) * bytes_of(DType::float32));
     const double own = static_cast<double>(routing.tokens) * row;

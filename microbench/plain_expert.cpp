@@ -8,7 +8,7 @@
 namespace moe::microbench {
 namespace {
 
-constexpr int64_t kSampled = 3;  // rows, and numbers of H
+constexpr int64_t kSampled = 3;  // sampled rows, and sampled indices of H
 
 double density(double x) { return std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi); }
 double distribution(double x) { return 0.5 * std::erfc(-x / std::numbers::sqrt2); }
@@ -26,7 +26,7 @@ void compare(const measure::SumCheck& check, const Place& found, const measure::
 
 }  // namespace
 
-// One number of H: what goes into the activation, x w1 and x w3, and what comes back to its output.
+// One number of H: the activation's inputs (x w1 and x w3), and the gradient of its output.
 struct PlainExpert::Hidden {
   bool gated = false;
   measure::ExactSum in, gate, d_out;
@@ -49,7 +49,7 @@ PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix
   if (gated_) w3_ = weights_.at(std::string(kW3)).value;
 }
 
-// Returns how a sum is judged: with 16 bits every term was rounded before it was added, in float32.
+// Returns the tolerance of a sum. With 16 bits, every term was rounded before it was added in float32.
 measure::SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
   return {std::move(what), bytes_of(stored_) < 4 ? 0 : terms, stored_, stored_};
 }
@@ -110,7 +110,7 @@ measure::WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
   check_input_gradient(d_x, wrong);
   for (const int64_t h : measure::spread_over(w2_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_column(h);
-    // sum over the rows of `of` (rows, M) times a number of H: a column of w1's and w3's gradient, a row of w2's
+    // sums over the rows of `of` (rows, M) times a number of H: a column of w1's and w3's gradient, a row of w2's
     const auto check = [&](std::string_view name, const Matrix& of, auto by) {
       const Matrix& found = weights_.at(std::string(name)).gradient;
       for (int64_t m = 0; m < x_.cols; ++m) {

@@ -1,5 +1,5 @@
 #pragma once
-// An expert by the loops that define it, at some rows and some numbers of H: what experts' results are held against.
+// The reference for experts: one expert by its defining loops, at some rows and some indices of H.
 #include <map>
 #include <string>
 #include <vector>
@@ -10,16 +10,16 @@ namespace moe::microbench {
 
 class PlainExpert {
  public:
-  /// Works in the host's memory, in float32.
+  /// Computes in the host's memory, in float32.
   struct Weight {
     Matrix value, gradient;
   };
-  /// `weights`: one expert's w1, w2 and, where it is gated, w3 by their names (parameter.h). `x`, `d_y`: its input and
-  /// its output's gradient (rows, M). `stored`: what the expert rounds its results to, and what lies between them.
+  /// `weights`: one expert's w1, w2 and, if it is gated, w3, by name (parameter.h). `x`, `d_y`: its input and its
+  /// output's gradient (rows, M). `stored`: the type of its results and of its intermediate values.
   PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y, DType stored = DType::float32);
 
   measure::WrongElements wrong_output(const Matrix& found) const;
-  /// Counts wrong elements of the input's gradient and of the weights'.
+  /// Counts wrong elements of the gradients of the input and of the weights.
   measure::WrongElements wrong_gradients(const Matrix& d_x) const;
 
  private:

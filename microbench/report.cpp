@@ -37,7 +37,7 @@ std::string over_modelled(const CaseRecord& record) {
   return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
 }
 
-// Shows bandwidths as nccl-tests does: by the volume, and by what a link carries of it.
+// Returns the bandwidths as nccl-tests shows them: of the volume (algbw), and of a link's share (busbw).
 std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
   Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
                "over modelled"});
@@ -62,7 +62,7 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
   return table.empty() ? "" : table.text();
 }
 
-// Returns "gemm float32": all of a key but its size.
+// Returns a key without its size: "gemm float32".
 std::string series_of(const CaseRecord& record) { return record.key.substr(3, record.key.rfind('/') - 3); }
 
 std::string compute_table(const std::vector<CaseRecord>& records) {

@@ -1,5 +1,5 @@
 #pragma once
-// What `microbench` found, as text and as JSON.
+// The results of `microbench`, as text and as JSON.
 #include <string>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace moe::microbench {
 
-/// What tasks and hand-overs cost an executor with so many ranks in a process.
+/// The overhead of a task and of a hand-over in an executor with `ranks` ranks in a process.
 struct MeasuredOverhead {
   int ranks = 1;
   DeviceKind device = DeviceKind::cpu;
@@ -17,20 +17,20 @@ struct MeasuredOverhead {
 };
 
 struct MicrobenchResults {
-  std::string cluster, place;  // Target's
+  std::string cluster, place;  // place of the Target
   bool emulated = false;
   std::string backend, records_path;
-  bool checked = true;              // wrong elements were looked for
-  std::vector<CaseRecord> records;  // of ops, slowdowns and overlaps, as the tables list them
+  bool checked = true;              // true: elements were compared
+  std::vector<CaseRecord> records;  // of ops, slowdowns and overlaps, in the order of the tables
   std::vector<MeasuredOverhead> overheads;
 };
 
-/// Shows collectives as nccl-tests prints them, then GEMMs and modules, how lanes slow each other, and overheads.
+/// Shows collectives as nccl-tests prints them, then GEMMs and modules, slowdowns between lanes, and overheads.
 std::string text_of(const MicrobenchResults& results);
 /// Returns one document: cluster, backend, records, `ops` and `overhead`.
 std::string json_of(const MicrobenchResults& results);
 
-/// Sorts records, which were measured in turns, by series and ascending size; those of no op come last, in their order.
+/// Sorts records, which were measured in turns, by series and ascending size; those without an op come last, in order.
 void sort_by_series(std::vector<CaseRecord>& records);
 
 }  // namespace moe::microbench

@@ -1,4 +1,4 @@
-// What the maps between tokens and rows must give, by their definitions; and what they are tried on.
+// Expected results of the maps between tokens and rows by their definitions, and random inputs for them.
 #include <algorithm>
 #include <optional>
 
@@ -10,13 +10,13 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
-constexpr int64_t kDrawn = 999983;  // numbers; a prime, so that no two rows of a tensor are alike
+constexpr int64_t kDrawn = 999983;  // count of drawn numbers; a prime, so that rows of a tensor differ
 
 std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
   return measure::spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
 }
 
-// Returns where a pair's row lies; none for a dropped pair.
+// Returns the index of a pair's row; none for a dropped pair.
 std::optional<int64_t> place_of(const RoutedRows& of, int64_t pair) {
   if (of.routing.row[pair] == Routing::kDropped) return {};
   const auto group = static_cast<int>(of.routing.group_of(pair / of.routing.choices));
@@ -57,7 +57,7 @@ RowLayout layout_of(const RankShape& rank) {
 
 measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens) {
   const int64_t width = tokens.size(1), rows = found.rows.data.elements() / width;
-  std::vector<std::vector<int64_t>> pairs(rows);  // that come to each
+  std::vector<std::vector<int64_t>> pairs(rows);  // pairs of each row
   for (int64_t pair = 0; pair < found.routing.pairs(); ++pair)
     if (const auto place = place_of(found, pair)) pairs[static_cast<size_t>(*place / width)].push_back(pair);
   measure::WrongElements wrong;

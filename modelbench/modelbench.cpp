@@ -61,7 +61,7 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
-// Returns the plan of the options' file, of whose optimizer the flags speak too.
+// Returns the plan of the options' file; the optimizer may come from the flags.
 std::optional<Plan> plan_of(const ModelbenchOptions& options, const Profile& cluster) {
   if (options.plan.empty()) return std::nullopt;
   Plan plan = commands::plan_of_file(options.plan, cluster.nodes, cluster.ranks_per_node);
@@ -78,7 +78,7 @@ std::optional<Plan> plan_of(const ModelbenchOptions& options, const Profile& clu
   return plan;
 }
 
-// Returns the model of the plan, whose losses are, as --model's are, of one micro-batch.
+// Returns the model of the plan. Its losses are those of one micro-batch, like the losses of --model.
 commands::ChosenModel model_of_plan(const Plan& plan) {
   commands::ChosenModel chosen;
   chosen.name = "plan " + digest_of(plan);
@@ -92,7 +92,7 @@ commands::ChosenModel model_of_plan(const Plan& plan) {
   return chosen;
 }
 
-/// Returns how many of its layers a rank has the memory for, one with experts among them.
+/// Returns how many of the model's layers fit into a rank's memory; at least one of them has experts.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
@@ -109,16 +109,16 @@ std::atomic<bool>& asked_to_stop() {
   return asked;
 }
 std::atomic<int> stopped_by = 0;
-constexpr int kStoppedBySignal = 128;  // and the signal's number: the exit status, as shells have it
+constexpr int kStoppedBySignal = 128;  // plus the signal's number: the exit status, as in shells
 
-// Ends the run after its step; a second signal ends it at once.
+// Ends the run after the current step; a second signal ends it at once.
 void stop_after_step(int signal) {
   stopped_by = signal;
   asked_to_stop() = true;
   std::signal(signal, SIG_DFL);
 }
 
-// Throws, before a file is opened or anything is measured, where this can't run; on an emulated cluster a proxy runs.
+// Throws, before a file is opened or anything is measured, if this cannot run; an emulated cluster runs a proxy.
 void require_runs(const ModelbenchOptions& options, const commands::ChosenModel& chosen, const TokenSource& text,
                   const commands::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
@@ -134,7 +134,7 @@ void require_runs(const ModelbenchOptions& options, const commands::ChosenModel&
   if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
 }
 
-// Throws where weights are to be read or written and the model that runs is no whole GPT-2.
+// Throws if weights are to be read or written and the model that runs is not a whole GPT-2.
 void require_weights(const ModelbenchOptions& options, const commands::ChosenModel& chosen,
                      const commands::Target& target) {
   const std::string &read = options.weights, &written = options.save_weights;
@@ -274,7 +274,7 @@ class Modelbench {
       return job;
     }
     job.model = chosen_.model;
-    // A model's loss is a mean over the tokens of all micro-batches; so are those of its gates.
+    // A model's loss is a mean over the tokens of all micro-batches, and so are the losses of its gates.
     job.model.shape.layer.aux_loss /= chosen_.model.micro_batches;
     job.model.shape.layer.z_loss /= chosen_.model.micro_batches;
     job.model.layers = layers;
@@ -284,8 +284,8 @@ class Modelbench {
     return job;
   }
 
-  // Returns what a step's loss depends on; ranks, micro-batches and schedules are not in it, but where an expert's rows
-  // are counted for each group of tokens.
+  // Returns everything that a step's loss depends on. Ranks, micro-batches and schedules only count if an expert's rows
+  // are limited for each group of tokens.
   std::string identity(int layers) const {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
@@ -310,7 +310,7 @@ class Modelbench {
         layer.aux_loss, layer.z_loss, layer.hook, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
         text_of_optimizer(), options_.weights.empty() ? "" : ", begun with " + options_.weights);
   }
-  // Returns a hash of some of the text's samples, which tells texts of one name apart.
+  // Returns a hash of some of the text's samples, which distinguishes texts of the same name.
   uint64_t fingerprint() const {
     std::string read;
     std::vector<int32_t> tokens(chosen_.model.shape.layer.seq + 1);
@@ -345,7 +345,7 @@ class Modelbench {
   commands::Target target_;
   ModelbenchOptions options_;
   OptimizerSettings optimizer_;
-  std::optional<Plan> plan_;  // of a file
+  std::optional<Plan> plan_;  // plan of a file, if one is given
   commands::ChosenModel chosen_;
   std::unique_ptr<TokenSource> text_;
   RecordWriter writer_;

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `modelbench`: a whole model, really trained under schedules, beside its prediction. Every timed pass is a
+// The verb `modelbench`: trains a whole model under schedules and compares with the prediction. Every timed pass is a
 // step of training: embedding, layers, output projection, loss, gradients, optimizer.
 #include <optional>
 #include <string>
@@ -19,17 +19,17 @@ namespace moe::modelbench {
 inline constexpr std::string_view kMarkov = "markov", kBytes = "bytes";
 
 struct ModelbenchOptions : commands::RunOptions {
-  commands::Selection selection;  // the layer's flags go over the model's
-  std::string plan;               // file of a plan to run as it stands; empty: the model's
-  commands::ModelFlags model;     // empty: gpt2-xl@fsmoe of an emulated cluster, else tiny-gpt
+  commands::Selection selection;  // the layer's flags override the model's
+  std::string plan;               // file of a plan to run unchanged; empty: the plans of the model
+  commands::ModelFlags model;     // empty: gpt2-xl@fsmoe on an emulated cluster, else tiny-gpt
   std::string text{kMarkov};      // or bytes (own_text), or a file
   int markov_order = 2;
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd
   double learning_rate = 3e-3, momentum = 0.9, weight_decay = 0;
-  double clip_norm = 1;  // 0: nothing is clipped
-  int warm_up = 0;       // steps over which the rate grows; then it falls along half a cosine
-  int held_out = 8;      // batches after the last step; 0: none
+  double clip_norm = 1;  // largest norm of the gradients; 0: no clipping
+  int warm_up = 0;       // steps over which the learning rate grows; then it falls along half a cosine
+  int held_out = 8;      // batches of the held-out text after the last step; 0: none
   uint64_t seed = 1;
   bool check_only = false;           // the first step's gradients are verified, and that is all
   std::string dump;                  // folder of the first step's tensors (layer_dump.h): DUMP/SCHEDULE; empty: none
@@ -48,8 +48,8 @@ struct ModelbenchOptions : commands::RunOptions {
   Asked asked;
 };
 
-/// Runs the verb and returns its exit code. `processes`: those of the run, one rank each, which all call it; null:
-/// ranks are threads.
+/// Runs the verb and returns its exit code. `processes`: the processes of the run, one rank each, which all call it;
+/// null: ranks are threads.
 int run_modelbench(const ModelbenchOptions& options, World* processes);
 
 }  // namespace moe::modelbench

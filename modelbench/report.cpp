@@ -21,7 +21,7 @@ bool checked(const CaseRecord& r) { return r.summary.has("worst_error"); }
 bool timed(const CaseRecord& r) { return r.summary.has("total_s"); }
 std::string ms(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
 
-/// Returns a baseline's step time over this one's; "-" where either was not timed.
+/// Returns the baseline's step time over that of `r`; "-" if either was not timed.
 std::string speedup(const std::vector<commands::ScheduleRun>& runs, std::string_view baseline, const CaseRecord& r) {
   for (const commands::ScheduleRun& run : runs)
     if (run.record.schedule == baseline && timed(run.record))

@@ -1,5 +1,5 @@
 #pragma once
-// What `modelbench` found, as text and as JSON.
+// The results of `modelbench`, as text and as JSON.
 #include <optional>
 #include <string>
 
@@ -11,34 +11,34 @@
 
 namespace moe::modelbench {
 
-/// How much of its ranks' computing power a step of training uses, and of their memory.
+/// The share of the ranks' computing power that a training step uses.
 struct Utilisation {
-  double step_flops = 0;             // volumes.h
-  int ranks = 1;                     // of the model as named
-  std::optional<double> peak_flops;  // of a rank, a second; empty: not known
-  std::string peak_by;               // who says so
+  double step_flops = 0;             // FLOPs of a step (volumes.h)
+  int ranks = 1;                     // ranks of the model as named
+  std::optional<double> peak_flops;  // FLOPs per second of a rank; none: unknown
+  std::string peak_by;               // source of the peak
 
-  /// Returns the share of the peak that a step of so many seconds uses; empty: the peak is not known.
+  /// Returns the share of the peak that a step of `seconds` uses; none if the peak is unknown.
   std::optional<double> of_step(double seconds) const;
 };
 
-/// Returns what a step of the model uses. `asked`: the peak as a flag gives it; else it is the rate of the profile's
+/// Returns the FLOPs of a step and the peak of the ranks. `asked`: the peak by a flag; none: the rate of the profile's
 /// GEMMs of the model's element type, without their start-up times.
 Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const ModelDepth& depth,
                            std::optional<double> asked);
 
-/// Sets model_flops_utilisation where a record has times, in its summary and its prediction.
+/// Sets model_flops_utilisation in the summary and in the prediction of each record that has times there.
 void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome);
 
-/// Returns a table of what a step uses, and of what peak and memory. `process_bytes`: the most memory that this process
-/// had.
+/// Returns a table of the FLOPs and memory that steps use, and of their shares of the peak. `process_bytes`: the peak
+/// memory of this process.
 std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes);
 
-/// Returns the most resident memory that this process has had so far.
+/// Returns the peak resident memory of this process.
 double most_process_bytes();
 
 struct ModelbenchResults {
-  std::string cluster, place, model, records_path;  // place: Target's
+  std::string cluster, place, model, records_path;  // place of the Target
   bool emulated = true, tasks = false, check_only = false;
   bool cut = false;               // only as many layers ran as a rank has memory for
   int layers = 1, of_layers = 1;  // layers that ran, and layers of the model
@@ -46,18 +46,18 @@ struct ModelbenchResults {
   int64_t tokens = 0;             // of a step, nominal
   int experts = 1;                // a device, nominal, where none are packed
   std::string text = {}, optimizer = {};
-  std::string kind = {};                                          // of its layers, where they are no usual decoder's
-  std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats a token, of the text where it is known
+  std::string kind = {};  // kind of the layers, unless they are those of a usual decoder
+  std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats per token of the text, if it is known
   Utilisation use = {};
   commands::LayerOutcome outcome = {};
 
   void describe_text(const TokenSource& source, const std::string& name, const OptimizerSettings& settings);
-  /// Sets `kind`, and where tokens are masked forgets the entropies, which are not known then. Comes after
+  /// Sets `kind`. If tokens are masked, it clears the entropies, which are unknown then. Call it after
   /// describe_text.
   void describe_layer(const LayerShape& layer, bool tied);
 };
 
-/// Shows a table of step times, one of what steps use, one of losses, and why others have no row there.
+/// Shows tables of step times, of what steps use and of losses, and why other schedules have no row there.
 std::string text_of(const ModelbenchResults& results);
 std::string json_of(const ModelbenchResults& results);
 

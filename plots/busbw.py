@@ -5,7 +5,7 @@ from fits import MIB, emulation_of, series_of
 from records import BadInput, Records, one_value
 from style import plt
 
-# Times the volume, what one rank's link carries, over (n - 1) / n; volumes are docs/formats.md's, as in nccl-tests.
+# Per volume: a link carries PASSES (n - 1) / n of it. Volumes are those of docs/formats.md, as in nccl-tests.
 PASSES = {"alltoall": 1, "allgather": 1, "reducescatter": 1, "allreduce": 2}
 
 
@@ -14,7 +14,7 @@ def factor(op, ranks):
 
 
 def bandwidths(series):
-    """name -> [(bytes, GB/s of the median, least, most)]; collectives alone, those between two ranks left out."""
+    """Returns name -> [(bytes, GB/s of the median, least, most)] for collectives, without those between two ranks."""
     found = {}
     for name, (panel, points) in series.items():
         op, _, ranks = name.split() if panel == 0 else ("", "", "0")

@@ -9,7 +9,7 @@ ORDER = ("inter", "intra", "compute", "copy")
 
 
 def matrix_of(profile, path):
-    """(lanes, factors, stalls); the two by (slowed, by)."""
+    """Returns (lanes, factors, stalls); factors and stalls by (slowed, by)."""
     table = profile.get("contention")
     if not isinstance(table, dict) or not table:
         raise BadInput(f"{path}: contention: found no such table, expected a profile whose lanes slow each other")

@@ -6,14 +6,14 @@ from style import plt
 from timelines import lanes_of
 
 IDLE, IDLE_COLOUR = "no task", "#ffffff"
-SLACK = 1e-9  # of the whole time: ends and starts that differ by less are the same
+SLACK = 1e-9  # share of the whole time: starts and ends that differ by less are equal
 LEAST_LABEL = 2.5  # per cent: narrower parts have no figure
 
 
 def path_of(case):
-    """Tasks of the critical path, last first: (kind, seconds). Records have no dependencies, so it goes back from the
-    task that ends last to one that ended as it starts, of its own lane where there is a choice. Where none ended then,
-    to the one that ended last before, and the time between is no task's."""
+    """Returns the tasks of the critical path, last first: (kind, seconds). Records have no dependencies, so it goes
+    back from the task that ends last to one that ended when it starts, preferably on its own lane. If none ended then,
+    it goes to the one that ended last before, and the time between belongs to no task."""
     tasks = [(start, end, lane, task) for lane, found in lanes_of(case).items() for start, end, task in found
              if end > start]
     if not tasks:
@@ -37,7 +37,7 @@ def path_of(case):
 
 
 def shares_of(case):
-    """Seconds by family of tasks, in the order of the families' table."""
+    """Returns seconds by family of tasks, in the order of the families' table."""
     seconds = dict.fromkeys([*style.KIND_FAMILIES, IDLE], 0.0)
     for kind, length in path_of(case):
         seconds[kind if kind == IDLE else style.family_of(kind)] += length

@@ -11,19 +11,19 @@ MOST, LEVELS = 8, 30.0  # schedules in one picture; per cent, above which all is
 
 
 def times_of(cases, schedule):
-    """Degrees, and seconds of the forward and of the backward by degree."""
+    """Returns the degrees, and the seconds of the forward and of the backward by degree."""
     rows = {case["degree_forward"]: case for case in cases if case["schedule"] == schedule}
     degrees = sorted(rows)
     forward, backward = ([rows[r].number("prediction", f"{phase}_s") for r in degrees]
                          for phase in ("forward", "backward"))
-    # A backward of these begins with its forward.
+    # With full recomputation a backward begins with a forward.
     if any(case["parameters"].get("recompute") == "full" for case in rows.values()):
         forward, backward = [2 * f for f in forward], [b - f for f, b in zip(forward, backward)]
     return degrees, forward, backward
 
 
 def best_of(degrees, forward, backward):
-    """The best pair and its seconds, and the best that both phases share."""
+    """Returns the best pair of degrees and its seconds, and the best degree for both phases and its seconds."""
     pair = degrees[forward.index(min(forward))], degrees[backward.index(min(backward))]
     both = [f + b for f, b in zip(forward, backward)]
     return pair, min(forward) + min(backward), degrees[both.index(min(both))], min(both)
@@ -36,7 +36,7 @@ def draw(axes, schedule, degrees, forward, backward):
     image = axes.pcolormesh(edges, edges, above, cmap="cividis_r", vmin=0, vmax=LEVELS)
     ends = [degrees[0], degrees[-1]]
     axes.plot(ends, ends, color="white", linewidth=0.8, linestyle=":")
-    aside = BESIDE if (r_f, r_b) == (shared, shared) else 0  # of one pair the two marks stand beside each other
+    aside = BESIDE if (r_f, r_b) == (shared, shared) else 0  # equal pairs have two marks beside each other
     for degrees_of_mark, points, mark in (((shared, shared), aside, {"marker": "o", "color": "white", "markersize": 6,
                                                                      "markeredgecolor": "black"}),
                                           ((r_f, r_b), -aside, {"marker": "*", "color": style.BAD, "markersize": 12,

@@ -5,12 +5,12 @@ from fits import PANELS, PER_SECOND, emulation_of, lines_of, series_of
 from records import BadInput, Records, one_value, read_profile
 from style import plt
 
-STEPS = 40  # of a line on logarithmic axes
+STEPS = 40  # points of a line on logarithmic axes
 MOST_LABELS = 14
 
 
 def along(points):
-    """Sizes from the least to the most, evenly spaced on a logarithmic axis."""
+    """Returns sizes from the least to the most, evenly spaced on a logarithmic axis."""
     first, last = points[0].size, points[-1].size
     return [first * (last / first)**(i / STEPS) for i in range(STEPS + 1)]
 
@@ -23,7 +23,7 @@ def label_of(name, line):
 
 
 def draw_series(panels, place, name, measured, line):
-    """Draws a series; returns the largest share that the line is off."""
+    """Draws a series and returns the largest relative error of its line."""
     (panel, points), (times, rates, off) = measured, panels
     unit = PANELS[panel][2]
     colour, marker = style.OURS[place % len(style.OURS)], style.MARKERS[place // 2 % len(style.MARKERS)]
@@ -65,7 +65,7 @@ def draw_column(panels, names, series, lines):
 
 
 def known_lines(series, options):
-    """Lines of the profile. A series without one is drawn alone where the profile says why; else it is of another."""
+    """Returns the profile's lines. Every series needs a line or a reason there; else the profile is another one."""
     profile = read_profile(options.profile)
     lines = lines_of(profile, options.profile)
     unusable = {str(row.get("row")) for row in profile.get("unusable", []) if isinstance(row, dict)}

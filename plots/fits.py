@@ -5,14 +5,14 @@ from collections import namedtuple
 from records import BadInput
 
 MIB, GFLOP = 2.0**20, 1e9
-# Of a panel: its title, the label of its sizes, their unit, the label of its rates.
+# For each panel: its title, the label of its sizes, their unit, the label of its rates.
 PANELS = (("collectives", "volume, MiB", MIB, "volume over time, GB/s"),
           ("GEMM", "work, GFLOP", GFLOP, "work over time, GFLOP/s"),
           ("modules priced by work", "work, GFLOP", GFLOP, "work over time, GFLOP/s"),
           ("modules priced by bytes", "volume, MiB", MIB, "volume over time, GB/s"))
 PER_SECOND = 1e9  # bytes or FLOPs a second
 
-# A size that was measured: bytes or FLOPs; seconds of the median sample, the least and the most.
+# A measured size: bytes or FLOPs; seconds of the median sample, the least and the most.
 Point = namedtuple("Point", "size seconds least most")
 
 
@@ -36,7 +36,7 @@ class Line:
 
 
 def lines_of(profile, where):
-    """Lines of a profile by the name of their series, those of other algorithms and copies left out."""
+    """Returns the lines of a profile by the name of their series, without those of other algorithms and copies."""
     lines = []
     for row in profile.get("comm", []):
         if row.get("algorithm", "direct") == "direct":
@@ -62,8 +62,8 @@ def _series_and_panel(case):
 
 
 def series_of(cases):
-    """Measured points by series: (panel, [Point]), ascending. Repeated measurements of a size are one point: the median
-    of the medians, the least and the most of all."""
+    """Returns measured points by series: (panel, [Point]), ascending. Repeated measurements of a size are one point:
+    the median of the medians, the least and the most of all."""
     found = {}
     for case in cases:
         if case["status"] != "ok" or not case["key"].startswith("op/"):
@@ -81,5 +81,5 @@ def series_of(cases):
 
 
 def emulation_of(cases):
-    """What a caption must say of where times come from."""
+    """Returns the caption's text on the origin of the times."""
     return "emulated cluster" if any(case.get("emulated") for case in cases) else "measured"

@@ -19,7 +19,7 @@ def measured_by_cluster(paths):
 
 
 def largest(lines):
-    """The largest group of each collective, as in the paper."""
+    """Returns the largest group of each collective, as in the paper."""
     if lines and lines[0].panel != 0:
         return lines
     by_op = {}

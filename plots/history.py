@@ -20,22 +20,22 @@ from records import BadInput
 from style import plt
 
 LEAST_SEGMENT = 3    # runs
-LEAST_NOISE = 1e-3   # of a log value: what differs less is the same
-KERNEL_WIDTH = 2     # of the kernel's deviation, over the noise's
+LEAST_NOISE = 1e-3   # in log values: smaller differences count as equal
+KERNEL_WIDTH = 2     # deviation of the kernel, over the noise's
 PENALTY = 0.5        # of a split, times log(runs), in the kernel's units
-SHORT = 8            # runs; the noise of a short series is known less well, and its penalty is more
+SHORT = 8            # runs; shorter series have uncertain noise, and a larger penalty
 MOST_PANELS = 12
 
 
 def noise_of(logs):
-    """Standard deviation of the noise, by the median difference of neighbours: few steps and outliers change it
-    little."""
+    """Returns the standard deviation of the noise by the median difference of neighbours, which few steps and outliers
+    change little."""
     differences = [abs(b - a) for a, b in zip(logs, logs[1:])]
     return max(LEAST_NOISE, statistics.median(differences) / (0.6745 * math.sqrt(2)))
 
 
 def changes_in(values):
-    """Where segments begin, without the first: [{at, before_s, after_s}], medians of the segments on both sides."""
+    """Returns the starts of segments except the first: [{at, before_s, after_s}], with the medians of both segments."""
     import numpy
     logs = [math.log(value) for value in values]
     gamma = 0.5 / (KERNEL_WIDTH * noise_of(logs)) ** 2

@@ -23,7 +23,7 @@ def main():
     options = papers.arguments(__doc__, "lina_fig15.py results/reproduce-lina-training.jsonl", TABLE).parse_args()
     pages = papers.recorded(options.records, TABLE) if options.records else papers.printed(
         "lina-training", lambda row: True, ("metric", "experts"), "speedup")
-    comparisons = {}  # those that have speedups, with their rows that have no number
+    comparisons = {}  # comparisons with speedups, and their rows that have no number
     for one in pages.figures:
         comparisons.setdefault(one.comparison, []).append(one)
     comparisons = {caption: figures for caption, figures in comparisons.items()

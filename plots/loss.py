@@ -12,7 +12,7 @@ BOUNDS = (("entropy_rate", "no model is below"), ("order_1_entropy", "none that 
 
 
 def losses_of(case):
-    """The loss of each step."""
+    """Returns the loss of each step."""
     samples = case.get("samples")
     rows = samples.get("loss") if isinstance(samples, dict) else None
     whole = (isinstance(rows, list) and rows and all(isinstance(row, list) and len(row) == 1 for row in rows)
@@ -23,7 +23,7 @@ def losses_of(case):
 
 
 def curves_of(cases, path):
-    """[(schedule, losses, held-out loss or None)] of what was trained."""
+    """Returns [(schedule, losses, held-out loss or None)] of the trained models."""
     curves = [(case.get("schedule") or "?", losses_of(case),
                case.number("summary", "held_out_loss") if "held_out_loss" in case["summary"] else None)
               for case in cases if "loss" in (case.get("samples") or {})]
@@ -33,7 +33,7 @@ def curves_of(cases, path):
 
 
 def bounds_of(case):
-    """[(nats a token, what it is)]; a file's text has none."""
+    """Returns [(nats a token, description)] of the text's lower bounds; a file's text has none."""
     return [(case.number("parameters", name), said) for name, said in BOUNDS if name in case["parameters"]]
 
 

@@ -11,7 +11,7 @@ PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 
 
 def estimate_of(row, where):
-    """Bytes by part, and the name of how activations are counted."""
+    """Returns bytes by part, and the name of the way to count activations."""
     found = {}
     for part in PARTS:
         value = row.get(f"{part}_bytes") if isinstance(row, dict) else None
@@ -22,7 +22,7 @@ def estimate_of(row, where):
 
 
 def read(path):
-    """The document, and its estimates."""
+    """Returns the document and its estimates."""
     expected = "what `moetune memory --json` prints"
     try:
         document = json.loads(text_of(path, expected))

@@ -8,7 +8,7 @@ TABLE, VOLUME = "monta-fig13", "million bytes"
 
 
 def printed():
-    """The printed points; those whose volume is not printed cannot be drawn by volume."""
+    """Returns the printed points; those without a printed volume cannot be drawn by volume."""
     pages = papers.printed("monta-fig13", lambda row: row["volume_m"] != "0", ("primitive", "volume_m"), "efficiency",
                            "efficiency")
     for figure in pages.figures:

@@ -19,7 +19,7 @@ def printed():
 
 
 def draw_choices(axes):
-    """Along the upper edge, what the paper chose."""
+    """Draws the paper's choices along the upper edge."""
     rows, _ = read_printed("monta-choices")
     for row in rows:
         axes.text(float(row["seq"]), 0.97, row["choice"].upper(), transform=axes.get_xaxis_transform(), ha="center",

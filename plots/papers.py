@@ -18,7 +18,7 @@ class Figure:
     def __init__(self, comparison, labels, convention, quantity, paper, ours, lacks=""):
         self.comparison, self.labels, self.convention = comparison, labels, convention
         self.quantity, self.paper, self.ours = quantity, paper, ours
-        self.lacks = lacks  # what no paper prints that ours needs
+        self.lacks = lacks  # inputs of our value that no paper prints
 
 
 def _figure_of(case):
@@ -34,7 +34,7 @@ def _figure_of(case):
 
 
 def assumptions_for(table):
-    """Names of configs/papers/assume/ whose values make a table computable."""
+    """Returns the names in configs/papers/assume/ whose values make a table computable."""
     names = []
     for path in sorted(glob.glob(os.path.join(ROOT, "configs", "papers", "assume", "*.toml"))):
         with open(path, encoding="utf-8") as file:
@@ -45,7 +45,7 @@ def assumptions_for(table):
 
 
 class Pages:
-    """The figures of one table, where they come from, and what a caption must say of what is missing."""
+    """The figures of one table, their source, and the caption's text on missing ones."""
 
     def __init__(self, figures, source, computed, assumed=False, table=""):
         self.figures, self.source, self.computed, self.assumed = figures, source, computed, assumed
@@ -77,7 +77,7 @@ def recorded(path, table):
 
 
 def printed(name, keep, labels, value, quantity="speedup"):
-    """The rows of configs/papers/NAME.csv that `keep` takes, with these columns as labels."""
+    """Returns the rows of configs/papers/NAME.csv for which `keep` is true, with these columns as labels."""
     rows, comment = read_printed(name)
     figures = [Figure("", {label: row[label] for label in labels}, "", quantity, float(row[value]), None)
                for row in rows if keep(row)]
@@ -105,7 +105,7 @@ def ours_label(convention):
 
 
 def say_absent(axes, conventions):
-    """Where a convention has no number at all, one line says so for all rows."""
+    """If a convention has no number at all, writes one line that says so for all rows."""
     labels = ", ".join(ours_label(convention) for convention in conventions)
     if labels:
         axes.text(0.995, 0.02, f"{labels}: not computable from print", transform=axes.transAxes, fontsize=7,
@@ -113,27 +113,27 @@ def say_absent(axes, conventions):
 
 
 def say_no_records(axes, command):
-    """In a picture of printed numbers alone, which command computes ours."""
+    """Writes into a picture of printed numbers which command computes ours."""
     axes.text(0.995, 0.02, f"ours: no records given; {command} writes them", transform=axes.transAxes, fontsize=7,
               style="italic", color=style.BAD, ha="right", va="bottom")
 
 
 def cut(axes, y, height, end):
-    """Two slanted gaps near the end of a bar say that it is drawn shorter than its number."""
+    """Draws two slanted gaps near the end of a bar to show that it is shorter than its number."""
     for at in (0.92, 0.95):
         axes.plot([at * end, (at + 0.012) * end], [y + height / 2, y - height / 2], color="white", linewidth=2)
 
 
 def limit_of(figures, scale):
-    """Where an axis ends: one convention that is many times off must not squeeze all others."""
+    """Returns the end of an axis: a convention that is far off must not squeeze all others."""
     values = [v * scale for f in figures for v in (f.paper, f.ours) if v is not None] or [1]
     printed = [f.paper * scale for f in figures if f.paper is not None]
     return max(v for v in values if not printed or v <= BEYOND * max(printed))
 
 
 def draw_rows(axes, figures, name_of, computed):
-    """Horizontal bars: a row for each set of labels, the paper's value above ours under each convention. A bar that
-    goes beyond the axis is cut, and says so."""
+    """Draws horizontal bars: a row for each set of labels, the paper's value above ours under each convention. A bar
+    that exceeds the axis is cut and marked."""
     unit, scale = unit_of(figures)
     rows, conventions = {}, conventions_of(figures)
     absent = [c for c in conventions if all(f.ours is None for f in figures if f.convention == c)] if computed else []
@@ -177,14 +177,14 @@ def draw_rows(axes, figures, name_of, computed):
 
 
 def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
-    """Values over numbers: for each series the paper's, hollow and grey, and ours under each convention. A series has
-    one colour and one marker, a convention one kind of line."""
+    """Draws values over numbers: for each series the paper's, hollow and grey, and ours under each convention. A series
+    has one colour and one marker, a convention one kind of line."""
     unit, scale = unit_of(figures)
     series = sorted(dict.fromkeys(series_of(figure) for figure in figures))
     conventions, limit, beyond, drawn = conventions_of(figures), limit_of(figures, scale), [], []
     of_series = {name: sorted((f for f in figures if series_of(f) == name), key=x_of) for name in series}
     printed = {name: {x_of(f): f.paper * scale for f in of_series[name] if f.paper is not None} for name in series}
-    one = all(points == printed[series[0]] for points in printed.values())  # stands for several readings of it
+    one = all(points == printed[series[0]] for points in printed.values())  # one reading, if all are equal
     for k, name in enumerate(series):
         marker = style.MARKERS[k % len(style.MARKERS)]
         if printed[name] and printed[name] not in drawn:
@@ -215,14 +215,14 @@ def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
 
 
 def legend_above(axes):
-    """Over the right end of the axes, where no bar can be."""
+    """Puts the legend above the right end of the axes, where no bar can be."""
     handles = axes.get_legend_handles_labels()[0]
     axes.legend(loc="lower right", bbox_to_anchor=(1.01, 0.995), ncols=max(1, len(handles)), fontsize=7.5,
                 columnspacing=1.2, handlelength=1.2)
 
 
 def over_baselines(pages):
-    """FSMoE's figures: a convention is the schedule taken for DeepSpeed-MoE; ds-moe itself needs no saying."""
+    """Names conventions of FSMoE's figures by the schedule used for DeepSpeed-MoE; ds-moe itself is not named."""
     for figure in pages.figures:
         plain = figure.convention in ("", "ds-moe") or figure.labels.get("over") != "ds-moe"
         figure.convention = "" if plain else f"{figure.convention} for ds-moe"
@@ -230,7 +230,7 @@ def over_baselines(pages):
 
 
 def number_in(text):
-    """The number that a label begins with: 8 of "8K"."""
+    """Returns the number at the beginning of a label: 8 for "8K"."""
     digits = "".join(c for c in text if c.isdigit() or c == ".")
     if not digits:
         raise BadInput(f"label {text!r}: found no number, expected one")

@@ -13,7 +13,7 @@ OVER, TABLE = 4.0, "parm-table4"
 
 
 def printed():
-    """The mean, and the share of cases above 4x."""
+    """Returns the mean, and the share of cases above 4x."""
     rows, comment = read_printed("parm-fig7")
     values = {row["what"]: float(row["value"]) for row in rows}
     return values["mean"], values["share-over-4"], comment
@@ -48,7 +48,7 @@ def draw_ours(axes, ratios, printed_share):
 
 
 def draw_reproduced(axes, path):
-    """The statistics alone, as `moetune reproduce` has them; returns what the caption says of them."""
+    """Draws only the statistics of `moetune reproduce`; returns the caption's text on them."""
     pages = papers.recorded(path, TABLE)
     ours = {figure.labels["what"]: figure.ours for figure in pages.figures if "what" in figure.labels}
     if ours.get("mean") is None:

@@ -7,7 +7,7 @@ from records import BadInput, Records, one_value
 from style import plt
 
 MOST_NAMED = 6
-BAND = 0.02  # a shaded strip on both sides of the diagonal: what is off by less is not named
+BAND = 0.02  # half-width of the shaded strip along the diagonal, in which points have no names
 
 
 class Pair:
@@ -31,7 +31,7 @@ def pairs_of(cases, path):
 
 
 def outliers(pairs):
-    """The worst, those within the band left out."""
+    """Returns the pairs with the largest errors, without those inside the band."""
     return sorted((p for p in pairs if abs(p.off) > BAND), key=lambda p: -abs(p.off))[:MOST_NAMED]
 
 
@@ -60,7 +60,7 @@ def draw_times(axes, pairs):
 
 
 def draw_errors(axes, pairs):
-    """A row a schedule: every layer's error, and the median of the absolute ones."""
+    """Draws a row for each schedule: every layer's error, and the median of the absolute ones."""
     rows = by_schedule(pairs)
     for y, (name, of_one) in enumerate(rows.items()):
         colour, marker = style.schedule_style(name)

@@ -16,7 +16,7 @@ class BadInput(Exception):
 
 
 def text_of(path, expected):
-    """The text of a file; of a name in .gz, what it holds unpacked."""
+    """Returns the text of a file, decompressed if its name ends in .gz."""
     opened = gzip.open if path.endswith(".gz") else open
     try:
         with opened(path, "rt", encoding="utf-8", errors="replace") as file:
@@ -39,7 +39,7 @@ def _line_of(text, where):
 
 
 def _is_torn(text):
-    """Whether a killed writer may have left this line: it starts as every line does, and stops short."""
+    """Returns whether a killed writer may have left this line: it starts like every line, but is incomplete."""
     start = '{"kind":"'
     if not text.startswith(start[:len(text)]):
         return False
@@ -51,7 +51,7 @@ def _is_torn(text):
 
 
 class Case(dict):
-    """One case of a run; `where` is FILE:LINE. Values are looked up with one clear line where one is missing."""
+    """One case of a run; `where` is FILE:LINE. Look-ups of missing values report one clear line."""
 
     def __init__(self, line, where):
         super().__init__(line)
@@ -63,7 +63,7 @@ class Case(dict):
             raise BadInput(f"{where}: status: found {self['status']!r}, expected one of: {', '.join(STATUSES)}")
 
     def number(self, part, name):
-        """A finite number of `summary`, `prediction` or `parameters`."""
+        """Returns a finite number of `summary`, `prediction` or `parameters`."""
         found = self[part].get(name)
         if isinstance(found, bool) or not isinstance(found, (int, float)) or not math.isfinite(found):
             raise BadInput(f"{self.where}: {part}.{name}: found {found!r}, expected a number")
@@ -77,7 +77,7 @@ class Case(dict):
 
 
 def _cases_of(line, where):
-    """The cases of a line that holds what they share once: moe/record/record_json.h says how."""
+    """Returns the cases of a line that stores their common values once; see moe/record/record_json.h."""
     tables, start = line.get("tables"), line.get("key")
     if not isinstance(tables, list) or not isinstance(start, str):
         raise BadInput(f"{where}: tables: found {str(tables)[:24]}, expected a list, and a key")
@@ -99,7 +99,7 @@ def _cases_of(line, where):
 
 
 def _row_of(columns, cells):
-    """Names and values of a row: a column is a name, of the next cell, or an object of what all rows share."""
+    """Returns a row's names and values: a column is the name of the next cell, or an object that all rows share."""
     left, row = list(cells), []
     for column in columns:
         row += column.items() if isinstance(column, dict) else [(column, left.pop(0))]
@@ -109,8 +109,8 @@ def _row_of(columns, cells):
 
 
 class Records:
-    """The last run of a file: its cases in file order, the last one where a key occurs again, without the text of its
-    answer, which has no figures; and what was run."""
+    """The last run of a file: its cases in file order (if a key occurs again, the last one counts), without the text of
+    its answer, which has no figures; and the command that was run."""
 
     def __init__(self, path):
         self.path = path
@@ -120,21 +120,21 @@ class Records:
         self.command = " ".join(words)
 
     def of(self, start, writer):
-        """The cases whose keys begin with `start`, which `writer` writes."""
+        """Returns the cases whose keys begin with `start`; `writer` is the command that writes them."""
         found = [case for case in self.cases if case["key"].startswith(start)]
         if not found:
             raise BadInput(f"{self.path}: key: found no {start}..., expected records of `{writer}`")
         return found
 
     def of_layers(self):
-        """The cases of layers, and where their times are: plans, else what ran. Degrees tried beside are left out."""
+        """Returns the cases of layers, and the source of times: plans, else runs. Other tried degrees are left out."""
         ran = [case for case in self.cases if case["key"].startswith("run/") and case["key"].count("/") == 2]
         if ran and not any(case["key"].startswith("plan/") for case in self.cases):
             return ran, "summary"
         return self.of("plan/", "moetune tune --no-verify"), "prediction"
 
     def with_timelines(self, schedules):
-        """The cases that have a timeline, of the schedules asked for, which are all of one layer on one cluster."""
+        """Returns the requested schedules' cases that have a timeline, all of one layer on one cluster."""
         found = [case for case in self.cases if case.get("timeline")]
         if not found:
             raise BadInput(f"{self.path}: timeline: found none, expected records of `moetune simulate --out FILE`")
@@ -146,8 +146,8 @@ class Records:
 
 
 def _last_run(path):
-    """Lines that a killed writer left torn are passed over: the last of the file, or one before a new run or a resume
-    mark."""
+    """Returns the last run. Lines that a killed writer left incomplete are skipped: the last one of the file, or one
+    before a new run or a resume mark."""
     lines = text_of(path, "records (JSON Lines)").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -189,7 +189,7 @@ def read_profile(name_or_path):
 
 
 def read_printed(name):
-    """Rows of configs/papers/NAME.csv, as texts by column; and the file's opening comment, which names its source."""
+    """Returns rows of configs/papers/NAME.csv as texts by column, and the opening comment, which names the source."""
     path = os.path.join(ROOT, "configs", "papers", name + ".csv")
     lines = text_of(path, "printed numbers (CSV)").splitlines()
     comment = " ".join(line.lstrip("# ") for line in lines if line.startswith("#"))
@@ -197,7 +197,7 @@ def read_printed(name):
 
 
 def one_value(cases, name, path):
-    """The value of a parameter that all cases must share."""
+    """Returns the value of a parameter that all cases must share."""
     values = sorted({str(case["parameters"].get(name)) for case in cases})
     if len(values) != 1:
         raise BadInput(f"{path}: {name}: found {len(values)} values ({', '.join(values[:3])}), expected one")
@@ -205,14 +205,14 @@ def one_value(cases, name, path):
 
 
 def how_timed(cases, part):
-    """What a caption says of of_layers()."""
+    """Returns the caption's text on of_layers()."""
     if part == "prediction":
         return "exact replay"
     return "measured" + (", emulated cluster" if any(case.get("emulated") for case in cases) else "")
 
 
 def chosen(cases, names, path):
-    """The cases of the schedules named (comma-separated; None: all), in that order."""
+    """Returns the cases of the named schedules (comma-separated; None: all), in that order."""
     known = list(dict.fromkeys(case["schedule"] for case in cases if case.get("schedule")))
     wanted = names.split(",") if names else known
     for name in wanted:

@@ -12,7 +12,7 @@ SHARES = {"idle_share": "waiting, mean of the ranks", "most_idle_share": "waitin
 
 
 class Variant:
-    """Seconds and shares of one variant, as measured if it ran, and what was predicted of it (None: it did not run)."""
+    """Seconds and shares of one variant, measured if it ran, and its prediction (None: it did not run)."""
 
     def __init__(self, case):
         shown = "summary" if case["summary"] else "prediction"
@@ -32,7 +32,7 @@ class Variant:
 
 
 def draw_latency(axes, variants, what):
-    """A group of bars a variant, a bar a percentile; a black line across a bar is the prediction."""
+    """Draws a group of bars for each variant, one bar per percentile; a black line across a bar is the prediction."""
     width = 0.8 / len(PERCENTILES)
     marks = []
     for i, percentile in enumerate(PERCENTILES):
@@ -48,7 +48,7 @@ def draw_latency(axes, variants, what):
 
 
 def draw_shares(axes, variants):
-    """A group of bars a variant, a bar a share; a variant without estimates has no bar of them."""
+    """Draws a group of bars for each variant, a bar for each share; a variant without estimates has no bar for them."""
     width = 0.8 / len(SHARES)
     for i, (field, label) in enumerate(SHARES.items()):
         found = [(y, variant.shares[field]) for y, variant in enumerate(variants) if field in variant.shares]

@@ -13,7 +13,7 @@ ACROSS = {"vert": False} if matplotlib.__version_info__ < (3, 10) else {"orienta
 
 
 def ratios_of(cases, baseline, path, part="prediction"):
-    """schedule -> ratios over the layers that have both, ascending; and how many layers there are."""
+    """Returns schedule -> ascending ratios over the layers that have both, and the number of layers."""
     totals = {}
     for case in cases:
         if case["status"] == "ok":
@@ -26,7 +26,7 @@ def ratios_of(cases, baseline, path, part="prediction"):
 
 
 def by_mean(ratios):
-    """In the order of the means, which the picture prints."""
+    """Returns the schedules in the order of the means, which the picture prints."""
     return dict(sorted(ratios.items(), key=lambda item: statistics.fmean(item[1])))
 
 

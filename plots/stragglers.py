@@ -8,7 +8,7 @@ from style import plt
 
 
 def medians_of(case):
-    """Median seconds of each rank; a sample holds iterations, an iteration holds ranks."""
+    """Returns the median seconds of each rank; a sample has iterations, an iteration has ranks."""
     samples = case.get("samples")
     rows = samples.get("total_s") if isinstance(samples, dict) else None
     whole = (isinstance(rows, list) and rows and all(isinstance(row, list) and row for row in rows)
@@ -20,8 +20,8 @@ def medians_of(case):
 
 
 def shares_of(cases, path):
-    """[(schedule, a share above or below the median of its ranks for each rank)], and how many runs are left out: of
-    one rank, or of fewer ranks than most."""
+    """Returns [(schedule, each rank's share above or below the median of its ranks)], and the number of runs left out:
+    those of one rank, or of fewer ranks than most."""
     runs = [(case.get("schedule") or "?", medians_of(case)) for case in cases
             if case["status"] == "ok" and "total_s" in case.get("samples", {})]
     runs = [(schedule, medians) for schedule, medians in runs if len(medians) > 1]

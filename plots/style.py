@@ -21,7 +21,7 @@ PAPER, BAD = "#8c8c8c", "#b03030"
 OURS = ("#1f6fb4", "#e08214", "#2d8a57", "#8a4fa3", "#c03b5b", "#7a6a53", "#17a2b8", "#b8a000")
 MARKERS = "osD^vPX*"
 
-# Families of tasks: name -> colour, hatch, kinds. Hatches and lightness tell them apart as well as hues do;
+# Families of tasks: name -> colour, hatch, kinds. Families differ in hatch and lightness as well as in hue;
 # commands/report/page/drawing.js has the same.
 KIND_FAMILIES = {
     "attention and dense": ("#454545", "", ("attention", "attention_dx", "attention_dw", "ffn", "shared", "embed",
@@ -35,7 +35,7 @@ KIND_FAMILIES = {
                                                 "optimizer")),
     "other": ("#b795d1", "xx", ())}
 
-# A schedule has one colour and one marker in every picture; those of one paper are shades of one hue.
+# A schedule has the same colour and marker in every picture; those of one paper are shades of one hue.
 SCHEDULES = {
     "ds-moe": ("#4d4d4d", "o"), "ds-moe-replicated": ("#b0b0b0", "s"),
     "tutel": ("#0072b2", "s"), "tutel-improved": ("#56b4e9", "D"), "pipemoe+lina": ("#0b3c5d", "P"),
@@ -57,30 +57,30 @@ matplotlib.rcParams.update({
 
 
 def family_of(kind):
-    """The name of a kind's family; collectives of MP, copies and kinds of later versions are the others."""
+    """Returns the family of a kind; "other" for collectives of MP, copies and kinds of later versions."""
     kind = kind.replace("-", "_").replace(" ", "_")
     return next((name for name, (_, _, kinds) in KIND_FAMILIES.items() if kind in kinds), "other")
 
 
 def family_style(family):
-    """How a bar of a family is filled."""
+    """Returns the fill of a family's bars."""
     colour, hatch, _ = KIND_FAMILIES[family]
     return {"facecolor": colour, "hatch": hatch}
 
 
 def schedule_style(name):
-    """Colour and marker of a schedule; one of a later version or of one's own has a colour that no other has."""
+    """Returns a schedule's colour and marker; unknown ones (the user's, or a later version's) get a free colour."""
     return SCHEDULES.get(name, ("#5d3fd3", "*"))
 
 
 def ink_on(colour):
-    """The colour of a text that is read on this colour."""
+    """Returns the colour of text that is readable on this colour."""
     red, green, blue = (int(colour[i:i + 2], 16) for i in (1, 3, 5))
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
 
 
 def logarithmic(axis):
-    """An axis by powers, with plain numbers at 1, 2 and 5 of each."""
+    """Makes an axis logarithmic, with plain numbers at 1, 2 and 5 of each power."""
     scale = axis.axes.set_xscale if axis.axis_name == "x" else axis.axes.set_yscale
     scale("log")
     axis.set_major_locator(matplotlib.ticker.LogLocator(subs=(1, 2, 5)))
@@ -89,7 +89,7 @@ def logarithmic(axis):
 
 
 class Arguments(argparse.ArgumentParser):
-    """Usage errors are one line, as everywhere in moetune."""
+    """Reports usage errors in one line, as everywhere in moetune."""
 
     def error(self, message):
         raise BadInput(f"{message}; --help lists what is expected")
@@ -102,7 +102,7 @@ def arguments(description, example):
 
 
 def path_of(options, name):
-    """Where a picture goes: where it was told to, else beside its records, else into results/."""
+    """Returns the path of a picture: the requested one, else beside its records, else in results/."""
     path = options.out
     if path is None:
         records = getattr(options, "records", None)
@@ -114,7 +114,7 @@ def path_of(options, name):
 
 
 def save(figure, options, name, title, caption, source):
-    """Writes the picture; below it what it shows and what is missing, and where its numbers come from."""
+    """Writes the picture, with a caption on its content, missing parts and the source of its numbers."""
     path = path_of(options, name)
     width = int(figure.get_size_inches()[0] * 17.5)
     lines = [line for text in (caption, f"Source: {source}.") for line in textwrap.wrap(text, width)]

@@ -4,12 +4,12 @@ import style
 from records import BadInput, Records
 from style import plt
 
-ROW, GAP = 0.27, 0.42  # inches of a lane and above a schedule
+ROW, GAP = 0.27, 0.42  # inches: height of a lane, and space above a schedule
 LANES = ("compute", "comm", "inter", "intra", "gradient", "copy", "receive")
 
 
 def lanes_of(case):
-    """Names of the lanes that have tasks, and the tasks of each."""
+    """Returns the names of the lanes that have tasks, and the tasks of each."""
     lanes = {}
     for task in case["timeline"]:
         try:
@@ -21,7 +21,7 @@ def lanes_of(case):
 
 
 def label_of(task, width_ms, ms_per_inch):
-    """The chunk's number where the bar has room for it."""
+    """Returns the chunk's number if the bar has room for it."""
     if task.get("chunks", 1) < 2:
         return ""
     text = str(task["chunk"] + 1)
@@ -33,9 +33,9 @@ def draw_lane(axes, y, tasks, ms_per_inch):
     for start, end, task in tasks:
         width = (end - start) * 1e3
         family = style.family_of(task["kind"])
-        if width > 0:  # what costs nothing cannot be seen
+        if width > 0:  # tasks without a cost are invisible
             families.add(family)
-        line = 0.4 if width > 0.05 * ms_per_inch else 0  # of many thin bars nothing but their edges would be left
+        line = 0.4 if width > 0.05 * ms_per_inch else 0  # no edges if bars are thin: only edges would remain visible
         axes.barh(y, width, left=start * 1e3, height=0.78, edgecolor="white", linewidth=line,
                   **style.family_style(family))
         label = label_of(task, width, ms_per_inch)

@@ -12,7 +12,7 @@ TIE, SAME = 1e-9, 0.005
 
 
 def totals_of(cases, part="prediction"):
-    """layer -> (row, column, {schedule: seconds})."""
+    """Returns layer -> (row, column, {schedule: seconds})."""
     layers = {}
     for case in cases:
         if case["status"] == "ok":
@@ -23,13 +23,13 @@ def totals_of(cases, part="prediction"):
 
 
 def winner_of(totals):
-    """The first in the records' order of those that take the least: schedules may come to one plan."""
+    """Returns the first of the fastest in the records' order, because several schedules may have the same plan."""
     least = min(totals.values())
     return next(name for name, seconds in totals.items() if seconds <= least * (1 + TIE))
 
 
 def cells_of(layers):
-    """(row, column) -> (how often each wins, how much slower the next is, in the mean)."""
+    """Returns (row, column) -> (number of wins of each, mean lead over the next)."""
     wins, leads = {}, {}
     for row, column, totals in layers.values():
         wins.setdefault((row, column), Counter())[winner_of(totals)] += 1

@@ -16,7 +16,7 @@
 namespace moe::tuner {
 namespace {
 
-// What is fitted, and where it was measured.
+// The cases to fit, and a description of their origin for the profile.
 struct Measured {
   std::vector<CaseRecord> cases;
   std::string source;
@@ -58,7 +58,7 @@ std::optional<Profile> pacing_profile(const std::vector<CaseRecord>& cases) {
   }
 }
 
-// Takes prices of computations that the records lack from another cluster's profile.
+// Copies prices of computations that the records lack from another cluster's profile.
 void take_missing(const FitOptions& options, const std::string& out, Profile& profile) {
   if (options.compute_from.empty()) return;
   const Profile other = find_profile(options.compute_from);
@@ -68,8 +68,8 @@ void take_missing(const FitOptions& options, const std::string& out, Profile& pr
   profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
 }
 
-// Takes ranks, collectives and contention from another cluster's profile, for what was measured on one of its GPUs, and
-// what computations the records lack.
+// Copies ranks, collectives and contention from another cluster's profile, for records measured on one of its GPUs, and
+// the prices of computations that the records lack.
 void take_network(const FitOptions& options, const std::string& out, Profile& profile) {
   if (options.network_from.empty()) return;
   const Profile other = find_profile(options.network_from);
@@ -138,7 +138,7 @@ struct Truth {
   double alpha_s, beta;
 };
 
-// Returns the row of `truth` that the fitted one stands for.
+// Returns the row of `truth` that corresponds to the fitted row of this name.
 std::optional<Truth> truth_of(const std::string& name, const Profile& truth) {
   for (const CommRow& t : truth.comm)
     if (row_name(t) == name) return Truth{t.alpha_s, t.beta_s_per_byte};
@@ -154,7 +154,7 @@ std::string percent_if(const std::optional<double>& share) {
   return *share < 10 ? percent(*share, 2) : fmt::format("{:.3g} %", 100 * *share);
 }
 
-constexpr int kCurve = 5;  // the column of the curves' errors, where there are any
+constexpr int kCurve = 5;  // the column of the curves' errors, if there is one
 
 std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
   const LinearFit& fit = row.fit;

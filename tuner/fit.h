@@ -11,43 +11,43 @@
 namespace moe::tuner {
 
 struct FitOptions {
-  std::vector<std::string> records{"results/microbench-testbed-b.jsonl"};  // of one cluster, fitted together
-  std::string name;                                                        // of the profile; empty: CLUSTER-fitted
-  std::string out;                                                         // empty: results/NAME.toml
-  std::string compute_from;  // a cluster whose prices of computations are taken where the records have none
-  std::string
-      network_from;     // a cluster whose ranks, collectives and, where the records have none, computations these are
-  bool strict = false;  // exit code kDoubtful where a row is weak or unusable
+  std::vector<std::string> records{"results/microbench-testbed-b.jsonl"};  // records of one cluster, fitted together
+  std::string name;                                                        // name of the profile; empty: CLUSTER-fitted
+  std::string out;           // path of the profile; empty: results/NAME.toml
+  std::string compute_from;  // cluster whose prices of computations are used if the records have none
+  /// Cluster whose ranks, collectives and, if the records have none, prices of computations are used.
+  std::string network_from;
+  bool strict = false;  // exit code kDoubtful if a row is weak or unusable
   bool json = false;
 };
 
 int run_fit(const FitOptions& options);
 
-// What the record of a run says of its time.
+// The time of a run, by its record.
 
-/// Returns whether the record has a measured time. One that is `invalid` may have: tables show it, no figure counts it.
+/// Returns whether the record has a measured time. An `invalid` one can: tables show it, but no figure counts it.
 bool was_timed(const CaseRecord& record);
-/// Returns whether the run kept its rules and was timed. Every figure and choice is of such runs.
+/// Returns whether the run kept its rules and was timed. Figures and choices only use such runs.
 bool ran_well(const CaseRecord& record);
 
 double predicted_s(const CaseRecord& record);
 double run_s(const CaseRecord& record);
-/// Returns the run's time over the prediction, less 1.
+/// Returns measured time / predicted time - 1.
 double error_of(const CaseRecord& record);
 /// Returns the slowdown of the cores while the run was timed, relative to their best speed; 1 if it is unknown.
 double core_slowdown(const CaseRecord& record);
 
-// A fitted profile as a table, and as a file.
+// A fitted profile, as a table and as a file.
 
-/// Returns one line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside;
-/// beside `truth`, where given (the profile that paced an emulated cluster), the error of both. "!": weak or unusable.
-/// Then the slowdowns, and a line for each warning.
+/// Returns one line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside. If
+/// `truth` is given (the profile that paced an emulated cluster), the errors of alpha and beta follow. "!" marks a weak
+/// or unusable row. Then come the slowdowns, and a line for each warning.
 std::string fit_table(const FittedProfile& fitted, const Profile* truth);
 
-/// Returns the rows, each with what its table's line and warnings say.
+/// Returns the rows, each with the content of its line in the table and its warnings.
 Json fit_json(const FittedProfile& fitted);
 
-/// Writes the profile as a whole (moe/base/files.h), and makes the folders above it.
+/// Writes the profile atomically (moe/base/files.h) and creates the folders above it.
 void save_profile(const Profile& profile, const std::string& path);
 
 }  // namespace moe::tuner

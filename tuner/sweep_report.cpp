@@ -12,9 +12,9 @@ namespace {
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-constexpr size_t kShownNotes = 3;  // of a label
+constexpr size_t kShownNotes = 3;  // notes that are shown for one label
 
-// Adds what prices were taken from where the profile has no row.
+// Adds notes on what replaced prices that the profile lacks.
 void add_notes(const std::vector<commands::SweepRow>& rows, std::vector<std::string>& lines) {
   for (const auto& [label, noted] : commands::noted_layers(rows)) {
     lines.push_back(fmt::format("prices of {}: {}", counted(noted.layers, "layer"), label));
@@ -35,7 +35,7 @@ Table summary_table(const std::vector<commands::ScheduleSummary>& summaries, con
   return table;
 }
 
-// Returns what has to be known of the table.
+// Returns the notes below the table.
 std::vector<std::string> summary_lines(const std::vector<commands::SweepRow>& rows,
                                        const std::vector<commands::ScheduleSummary>& summaries) {
   std::vector<std::string> lines;
@@ -56,7 +56,7 @@ std::vector<std::string> summary_lines(const std::vector<commands::SweepRow>& ro
 }  // namespace
 
 std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries) {
-  constexpr double kShown = 5e-4;  // closer means are printed alike, and the first of them is named
+  constexpr double kShown = 5e-4;  // closer means print the same, and the first of them is named
   double best = 0;
   int most = 0;
   for (const commands::ScheduleSummary& s : summaries)
@@ -116,8 +116,8 @@ std::vector<StrategyRow> compare_strategies(const commands::SweepRequest& reques
     for (size_t i = 0; i < chosen.size(); ++i) {
       const LayerPricer pricer(request.profile, chosen[i]->shape, request.pricing);
       const double seconds = strategy.tune(search, schedule, pricer).total_s();
-      if (report.size() == 1) exact[i] = seconds;                   // exact is the first
-      const double regret = std::max(0.0, seconds / exact[i] - 1);  // below: the last bits of a sum
+      if (report.size() == 1) exact[i] = seconds;                   // the first strategy is the exact search
+      const double regret = std::max(0.0, seconds / exact[i] - 1);  // negative by rounding of the sum
       row.mean_regret += regret / static_cast<double>(chosen.size());
       row.worst_regret = std::max(row.worst_regret, regret);
       row.slower += regret > 1e-4;

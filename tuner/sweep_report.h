@@ -9,24 +9,24 @@
 
 namespace moe::tuner {
 
-/// Returns mean speedups over tutel beside the paper's, degrees, bounds, and what has to be known of them.
+/// Returns mean speedups over tutel beside the paper's, degrees, bounds, and notes on them.
 std::string sweep_report(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request);
 
-/// Returns the same as a part of an answer, as records keep it.
+/// Returns the same table as a part of an answer, as records keep it.
 AnswerPart sweep_part(const std::vector<commands::SweepRow>& rows, const commands::SweepRequest& request);
 
-/// Returns one line that names the schedule with the largest mean speedup; "" where none was compared with tutel. It
-/// names none where schedules are compared over different layers.
+/// Returns one line that names the schedule with the largest mean speedup. Empty if no schedule was compared with
+/// tutel, or if schedules were compared over different layers.
 std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries);
-/// Returns "1.220x", with how many layers it is the mean of where those are fewer than the schedule has; "-": none.
+/// Returns "1.220x", plus the number of layers in the mean if the schedule has more; "-" if it has no mean.
 std::string simulated_speedup(const commands::ScheduleSummary& summary);
 
-/// What FSMoE's own strategies lose against the exact search, and what each costs in time.
+/// The loss of FSMoE's own strategies against the exact search, and the time of each search.
 struct StrategyRow {
   std::string_view strategy;
-  int layers = 0, slower = 0;                // slower than exact by more than 0.01 %
+  int layers = 0, slower = 0;                // layers, and those slower than exact by more than 0.01 %
   double mean_regret = 0, worst_regret = 0;  // share of the exact search's forward + backward
-  double seconds_a_layer = 0;                // of search, on this machine
+  double seconds_a_layer = 0;                // seconds of search on this machine
 };
 
 /// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.

@@ -1,6 +1,6 @@
 #pragma once
-// The verb `tune`: measure the cluster, fit it, plan a layer, a model or a grid of layers, and run some of what was
-// planned to check the prediction.
+// The verb `tune`: measures the cluster, fits a profile, plans a layer, a model or a grid of layers, and runs some of
+// the plans to check the predictions.
 #include <map>
 #include <optional>
 #include <string>
@@ -19,25 +19,25 @@ class World;
 
 namespace moe::tuner {
 
-/// A flag as it was given; `value` is empty if the flag takes none.
+/// A flag of the command line; `value` is empty if the flag takes none.
 struct GivenFlag {
   std::string name, value;
 };
 
 /// Steps of the user's training, in the order in which they ran.
 struct MeasuredSteps {
-  std::vector<double> seconds;  // of a step, or of one sample of it; at least one
+  std::vector<double> seconds;  // seconds of a step, or of each sample of it; at least one
   bool is_per_sample = false;
   std::vector<double> flops_per_s = {};  // of a rank, as the training's log counts them; empty: it does not
 };
 
-/// The layout that the user trains with now. What it does not say is as the other flags say.
+/// The layout that the user trains with now. The other flags give what it leaves out.
 struct CurrentLayout {
   std::string schedule;                           // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
   commands::LayerFlags layer = {};                // samples of a micro-batch, groups, what a rank keeps
   commands::ModelFlags model = {};                // micro-batches
-  std::optional<int64_t> global_batch = {};       // samples, which say the number of micro-batches
-  std::optional<commands::LayoutFile> file = {};  // that says it, but for what words beside it say; none: words alone
+  std::optional<int64_t> global_batch = {};       // samples, which determine the number of micro-batches
+  std::optional<commands::LayoutFile> file = {};  // the file that describes it, unless words override; none: only words
 
   std::optional<MeasuredSteps> measured = {};
 
@@ -49,42 +49,42 @@ struct CurrentLayout {
 struct TuneOptions : commands::RunOptions {
   commands::Selection selection;
   commands::ModelFlags model;
-  bool any_shape = false;                // of all parallel shapes the fastest is taken, at the same global batch
-  std::optional<int64_t> global_batch;   // samples, of which micro-batches are searched; none: as other flags say
-  std::optional<CurrentLayout> current;  // to compare with; none: unknown
-  std::string framework;                 // whose schedules and shapes alone are planned, by its key; empty: any
-  int top = 0;                           // rows of its ranking that are shown; 0: a short answer
-  bool run_all = false;                  // every schedule is run and shown, not the best and the baselines alone
-  bool verify = true;                    // measure, fit and verify by real runs; else plan on the profile as it stands
-  std::optional<int> measured_layers = 6;  // to run for real; none: every layer of the grid
-  int strategy_layers = 0;        // planned: on which the papers' strategies are compared with the exact search
-  bool measure_degrees = false;   // with every layer: which degrees are best by measurement
-  std::optional<int> iterations;  // none: 5, of every layer 3
+  bool any_shape = false;                  // searches all parallel shapes of the same global batch for the fastest
+  std::optional<int64_t> global_batch;     // samples, whose micro-batches are searched; none: as other flags say
+  std::optional<CurrentLayout> current;    // the layout to compare with; none: unknown
+  std::string framework;                   // key of the only framework to plan for; empty: all
+  int top = 0;                             // rows of its ranking that are shown; 0: a short answer
+  bool run_all = false;                    // runs and shows every schedule, not only the best and the baselines
+  bool verify = true;                      // measures, fits and checks by real runs; else plans on the profile as it is
+  std::optional<int> measured_layers = 6;  // how many layers to run for real; none: every layer of the grid
+  int strategy_layers = 0;        // how many layers to plan to compare the papers' strategies with the exact search
+  bool measure_degrees = false;   // also measures which degrees are best; needs every layer to run
+  std::optional<int> iterations;  // passes of a run; none: 5, or 3 if every layer runs
   uint64_t seed = 1;
-  std::string out;             // records; empty: results/tune-CLUSTER.jsonl
-  commands::TraceFlags trace;  // timeline of one verified layer; no file: beside the records
-  bool strict = false;         // exit code kDoubtful where a weak row prices the answer, or runs say little
+  std::string out;             // file of the records; empty: results/tune-CLUSTER.jsonl
+  commands::TraceFlags trace;  // timeline of one verified layer; if no file is given, it is written beside the records
+  bool strict = false;         // exit code kDoubtful if a weak row prices the answer, or if too few runs are sound
   bool json = false;
   Asked asked;
-  /// The given flags that another verb has too, output aside, by that verb: for the command that an answer ends with.
+  /// By verb, the given flags that this verb has too, except output flags; the answer ends with commands that use them.
   std::map<std::string, std::vector<GivenFlag>, std::less<>> given_for = {};
 
-  /// Returns whether shapes are searched: all of them, or micro-batches of the given groups.
+  /// Returns whether a shape is searched: all shapes, or the micro-batches of the given groups.
   bool searches() const { return any_shape || global_batch.has_value(); }
 };
 
-/// Returns the record "answer/NAME" of what was planned on a cluster, without runs.
+/// Returns the record "answer/NAME" of a plan on a cluster, without runs.
 CaseRecord answer_record(const std::string& name, const std::string& cluster, std::vector<AnswerPart> parts);
 
-/// Returns whether a layer or a model is asked for, which has an answer of its own (tuner/answer); else a grid. Throws
-/// BadInput where it is both.
+/// Returns whether a layer or a model is requested, which has its own kind of answer (tuner/answer), rather than a
+/// grid. Throws BadInput if both are.
 bool asks_one(const TuneOptions& options);
 
-/// Runs all of tune (tuner/verify). `processes`: those of the run, one rank each, which all call it; null: ranks are
-/// threads.
+/// Runs all of tune (tuner/verify). `processes`: the processes of the run, one rank each, which all call it; null:
+/// ranks are threads.
 int run_tune(const TuneOptions& options, World* processes);
 
-/// `tune --no-verify`: plans on the profile as it stands.
+/// Runs `tune --no-verify`: plans on the profile as it is.
 int run_planned_tune(const TuneOptions& options);
 
 }  // namespace moe::tuner

@@ -6,11 +6,11 @@
 
 namespace moe::cli {
 
-/// Returns "commit", 40 hexadecimal digits, and "dirty", whether the sources were changed since; "unknown" alone where
-/// they were built without git.
+/// Returns "commit" (40 hexadecimal digits) and "dirty" (whether the sources were changed since); only "commit", with
+/// the value "unknown", if they were built without git.
 Fields built_from();
 
-/// Returns the version and what it was built from: "0.1.0, commit 0123456789ab, changed".
+/// Returns the version and the commit of the build: "0.1.0, commit 0123456789ab, changed".
 std::string build_name();
 
 }  // namespace moe::cli

@@ -20,7 +20,7 @@ Words names_of(const Rows& rows) {
   return names;
 }
 
-// Returns the names of that kind; none for a kind without names (N, FILE), or for no kind at all.
+// Returns the names of a kind; none for a kind without names (N, FILE), or for an unknown kind.
 Words names_of_kind(std::string_view kind) {
   if (kind == "CLUSTER") return config_names("clusters");
   if (kind == "GRID") return config_names("grids");
@@ -38,7 +38,7 @@ Words names_of_kind(std::string_view kind) {
   return {};
 }
 
-// Returns a type's values: of `CLUSTER|host|FILE` the clusters and the word host; of `zipf:S` its beginning.
+// Returns a type's values: for `CLUSTER|host|FILE` the clusters and the word host; for `zipf:S` the prefix `zipf:`.
 Words values_of(const std::string& type) {
   Words values;
   std::istringstream parts(type);
@@ -53,7 +53,7 @@ Words values_of(const std::string& type) {
 
 bool takes_value(const CLI::Option& option) { return option.get_type_size() > 0; }
 
-// Keeps the words that begin as `typed` does.
+// Returns the words that begin with `typed`.
 Words beginning(const std::string& typed, Words words) {
   std::erase_if(words, [&](const std::string& word) { return !word.starts_with(typed); });
   return words;
@@ -73,7 +73,7 @@ Words flags_of(const CLI::App& verb) {
   return flags;
 }
 
-// Returns the values of a verb's positionals by their types, where they have one, else by their names.
+// Returns the values of a verb's positionals by their types, or their names if they have no type.
 Words positionals_of(const CLI::App& verb) {
   Words values;
   for (const CLI::Option* option : verb.get_options()) {
@@ -85,8 +85,8 @@ Words positionals_of(const CLI::App& verb) {
   return values;
 }
 
-// Returns the verbs that may stand behind the --: launch starts verbs whose ranks may be processes; a gate starts verbs
-// that write records, or launch.
+// Returns the verbs that may follow the --: launch starts verbs whose ranks can be processes; a gate starts verbs that
+// write records, or launch.
 Words verbs_behind(const CLI::App& app, const std::string& starter) {
   Words names;
   for (const Verb& verb : all_verbs()) {
@@ -104,11 +104,11 @@ Words completions(const std::string& line) {
   Words words{std::istream_iterator<std::string>(in), {}};
   std::string typed;
   if (!words.empty() && !line.ends_with(' ')) typed = words.back(), words.pop_back();
-  if (!words.empty()) words.erase(words.begin());                                       // the program
-  while (!words.empty() && words.front().starts_with('-')) words.erase(words.begin());  // --yes, the script's
+  if (!words.empty()) words.erase(words.begin());                                       // the program's name
+  while (!words.empty() && words.front().starts_with('-')) words.erase(words.begin());  // the script's, such as --yes
   CLI::App app;
   Command command;
-  const auto calls = add_verbs(app, command);  // they own what the flags are bound to
+  const auto calls = add_verbs(app, command);  // keeps the variables of the flags alive
   std::string starter;
   for (auto behind = words.begin(); (behind = std::ranges::find(words, "--")) != words.end();) {
     if (const Verb* verb = find_verb(words.front()); verb == nullptr || !verb->starts_another) break;

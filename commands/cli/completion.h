@@ -1,12 +1,12 @@
 #pragma once
-// What a shell may offer next, read off the verbs and flags themselves, so that it knows them all and no other.
+// Shell completion, derived from the verbs and flags themselves, so that it is always complete.
 #include <string>
 #include <vector>
 
 namespace moe::cli {
 
-/// Returns the words that may stand where `line`, a command line up to the cursor, ends: verbs, flags, or what the type
-/// of the flag before says. Returns none where anything may stand there, or a path.
+/// Returns the words that can complete the end of `line`, a command line up to the cursor: verbs, flags, or the values
+/// of the preceding flag's type. Returns none if any word or a path is allowed there.
 std::vector<std::string> completions(const std::string& line);
 
 }  // namespace moe::cli

@@ -10,7 +10,7 @@
 namespace moe::cli {
 namespace {
 
-/// The flags that a layout's words name, and what they set.
+/// The flags that a layout's words can name, and the fields that they set.
 class LayoutWords {
  public:
   LayoutWords() {
@@ -65,7 +65,7 @@ class LayoutWords {
   }
 
  private:
-  // Sets what a file says. Where a flag's own limits refuse it, the message names the file's setting instead.
+  // Sets a flag to a file's value. If the flag's own limits refuse it, the message names the file's setting instead.
   void set(std::string_view flag, const std::string& value, const std::string& where) {
     try {
       app_.parse(std::vector<std::string>{fmt::format("{}={}", flag, value)});

@@ -24,11 +24,11 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
-// Returns whether any print failed: one that fails throws where its text is long, and only leaves a mark where it is
-// short.
+// Returns whether any print failed: a failing print of a long text throws, but that of a short text only sets the
+// stream's error flag.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
-// Memory that is given up when memory first runs out, so that other ranks can be told, threads joined and a line
+// Memory that is released when memory first runs out, so that other ranks can be notified, threads joined and a line
 // printed.
 std::atomic<char*> reserve = nullptr;
 constexpr size_t kReserveBytes = size_t{8} << 20;
@@ -41,8 +41,8 @@ void hold_reserve() {
   });
 }
 
-// A file that is opened must not get the number of stdout or stderr where that is closed: what is printed would end up
-// in it. What stands there now can't be written.
+// A file that the program opens must not get the descriptor of a closed stdout or stderr, because prints would go into
+// it. A closed descriptor is opened read-only here, so that writes to it fail.
 void hold_standard_descriptors() {
   for (const int number : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(number, F_GETFD) == -1) ::open("/dev/null", O_RDONLY);
@@ -59,7 +59,7 @@ void say(const std::string& what) {
   if (const char* descriptor = std::getenv(LaunchBoard::kVariable)) {
     try {
       if (!LaunchBoard(std::atoi(descriptor)).first_to_say(what)) return;
-    } catch (const BadInput&) {  // of no launch, and then nobody else says it
+    } catch (const BadInput&) {  // not started by `launch`, so no other rank prints it
     }
   }
   log_error(what);
@@ -82,7 +82,7 @@ int guarded(const std::function<int()>& body) {
   } catch (const RankFailure& error) {
     return report(error, kRankFailure);
   } catch (const std::system_error& error) {
-    // Libraries start threads of their own.
+    // Libraries start their own threads, which may throw this.
     if (stdout_failed()) return report_stdout();
     const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
     return no_thread ? report(RankFailure(std::string(kNoThread)), kRankFailure) : report(error, kDefect);

@@ -1,5 +1,5 @@
 #pragma once
-// Turns errors into one line on stderr and an exit code.
+// Reports errors as one line on stderr and an exit code.
 #include <functional>
 #include <string>
 
@@ -7,10 +7,10 @@
 
 namespace moe::cli {
 
-/// Writes a line on stderr, unless another rank that `launch` started has written the same.
+/// Writes a line on stderr, unless another rank that `launch` started has written the same one.
 void say(const std::string& what);
 
-/// Runs `body` and turns what it throws into a line and its exit code; a defect of the program itself is 70.
+/// Runs `body` and turns its exceptions into a line and an exit code; a defect of the program itself is 70.
 int guarded(const std::function<int()>& body);
 
 }  // namespace moe::cli

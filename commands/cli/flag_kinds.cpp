@@ -20,9 +20,9 @@ int64_t bytes_from(const std::string& flag, const std::string& text) {
   return number<int64_t>(flag, digits, {0, std::ldexp(NumberRange().most, -shift)}) << shift;
 }
 
-constexpr size_t kColumn = 28;  // where what a flag does begins
+constexpr size_t kColumn = 28;  // column in which a flag's description begins
 
-// Breaks lines that are too wide between words; what a flag does goes on in its column. An example is left whole.
+// Breaks lines that are too wide between words; descriptions continue in their column. An example is left whole.
 std::string wrapped(const std::string& text) {
   const auto widest = static_cast<size_t>(output_columns_up_to(kMostColumns));
   std::string out;
@@ -48,7 +48,7 @@ std::string wrapped(const std::string& text) {
 class Help : public CLI::Formatter {
  public:
   Help() { column_width(kColumn); }
-  // Leaves out what a flag excludes or needs: errors name it, and here it would bury what the flag does.
+  // Omits the flags that a flag excludes or needs: errors name them, and here they would hide its description.
   std::string make_option_opts(const CLI::Option* option) const override {
     std::string text;
     if (option->get_type_size() == 0) return text;
@@ -56,7 +56,7 @@ class Help : public CLI::Formatter {
     if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
     return text;
   }
-  // Leaves out the value in braces that a flag stands for where none is given.
+  // Omits the value in braces that a flag has if none is given.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     std::string name = Formatter::make_option_name(option, is_positional);
     return name.substr(0, name.find('{'));

@@ -1,8 +1,8 @@
 #pragma once
-// Flags as every verb has them, and how --help groups them.
+// Kinds of flags that verbs share, and their groups in --help.
 //
-// A flag's type says what may stand behind it, and completion (completion.h) reads it: `gpt|mixtral` are the words
-// themselves; CLUSTER, GRID, LAYER, MODEL, SCHEDULE, GATE and the like are names that `list` shows; FILE is a path.
+// A flag's type describes its values, and completion (completion.h) reads it: `gpt|mixtral` are the words themselves;
+// CLUSTER, GRID, LAYER, MODEL, SCHEDULE, GATE and the like are names that `list` prints; FILE is a path.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
@@ -25,7 +25,7 @@ struct NumberRange {
   double least = 0, most = 1e12;
 };
 
-/// Throws BadInput naming the flag, what was found and what was expected.
+/// Throws BadInput naming the flag, the value found and the values expected.
 template <class Number>
 Number number(const std::string& flag, const std::string& text, const NumberRange& range) {
   Number value{};
@@ -38,7 +38,7 @@ Number number(const std::string& flag, const std::string& text, const NumberRang
   return value;
 }
 
-// Adds a number flag that reports what was found and what was expected.
+// Adds a number flag whose errors report the value found and the values expected.
 template <class Target>
 void add_number(CLI::App& verb, const std::string& flag, Target& target, const std::string& help,
                 const NumberRange& range) {
@@ -62,7 +62,7 @@ std::string with_default(std::string_view help, const auto& value) {
 /// Refuses an empty text, naming the flag and its type.
 void refuse_empty(CLI::Option& option);
 
-/// Adds a flag that takes what `type` says. Help shows the default that its target holds.
+/// Adds a flag that takes values of `type`. Help shows the initial value of its target as the default.
 template <class Target>
 CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type, Target& target,
                       const std::string& help) {
@@ -73,7 +73,7 @@ CLI::Option* add_text(CLI::App& verb, const std::string& flag, const char* type,
   return option;
 }
 
-/// Adds a flag of a few words, each of which stands for a value.
+/// Adds a flag that takes one of a few words, each of which has a value.
 template <class Target>
 void add_choice(CLI::App& verb, const std::string& flag, Target& target,
                 const std::vector<std::pair<std::string, Target>>& choices, const std::string& help) {
@@ -111,79 +111,79 @@ void add_named(CLI::App& verb, const std::string& flag, const char* type,
                     ->type_name(type));
 }
 
-/// Adds a flag that takes a number from 0 or 1 on (`least`), or "all": the largest int.
+/// Adds a flag that takes a number of at least `least` (0 or 1), or "all", which sets the largest int.
 void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
                        int least);
-/// Adds --trace, a timeline's file, and how much it shows. A file that holds something else, which would be lost, is
-/// refused at once.
+/// Adds --trace (a timeline's file) and the flags for its content. An existing file that is not a timeline is refused
+/// at once, because it would be overwritten.
 void add_trace(CLI::App& verb, commands::TraceFlags& target, const std::string& help);
 
-/// --help shows a verb's flags in these three groups, in this order. begin_group puts the flags that are added after it
-/// into `group`.
+/// The three groups in which --help shows a verb's flags, in this order. begin_group puts the flags that are added
+/// after it into `group`.
 inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
 void begin_group(CLI::App& verb, const char* group);
 
-/// Adds a flag of bytes, with K, M or G for powers of 1024.
+/// Adds a flag for bytes, with the suffix K, M or G for powers of 1024.
 void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const std::string& help);
-/// Adds --model, and the flags of add_stack.
+/// Adds --model and the flags of add_stack.
 void add_model(CLI::App& verb, commands::ModelFlags& m);
-/// Adds --nodes: how many nodes of the cluster's kind a plan is for.
+/// Adds --nodes: the number of nodes of the cluster's kind that a plan is for.
 void add_nodes(CLI::App& verb, commands::Selection& s);
-/// Adds --layers and the flags of add_micro_batches; `layers` is the help of the first.
+/// Adds --layers and the flags of add_micro_batches; `layers` is the help text of --layers.
 void add_stack(CLI::App& verb, commands::ModelFlags& m, const std::string& layers);
 /// Adds --micro-batches, --pipeline and --virtual-stages.
 void add_micro_batches(CLI::App& verb, commands::ModelFlags& m);
-/// Adds the layer's own flags, --batch among them, and those of add_groups.
+/// Adds the layer's own flags, including --batch, and those of add_groups.
 void add_layer(CLI::App& verb, commands::Selection& s);
-/// Adds --batch alone.
+/// Adds only --batch.
 void add_batch(CLI::App& verb, commands::Selection& s);
 void add_groups(CLI::App& verb, commands::Selection& s);
 /// Adds --global-batch.
 void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
-/// Adds --recompute: what a backward computes again.
+/// Adds --recompute: what a backward recomputes.
 void add_recompute(CLI::App& verb, commands::Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
 void add_states(CLI::App& verb, commands::Selection& s);
-/// Adds the flags of fields that planning alone reads.
+/// Adds the flags of fields that only planning reads.
 void add_planned_fields(CLI::App& verb, commands::Selection& s);
-/// Adds --schedule: which schedules are planned or run.
+/// Adds --schedule: the schedules to plan or run.
 void add_schedule(CLI::App& verb, commands::Selection& s);
 void add_degrees(CLI::App& verb, commands::Selection& s);
-/// Add --overwrite, alone or with --out, to a verb that appends records; RecordWriter says what they mean.
+/// Add --overwrite, alone or with --out, to a verb that appends records; RecordWriter describes their meaning.
 void add_overwrite(CLI::App& verb);
 void add_records(CLI::App& verb, std::string& out, const std::string& help);
 void add_json(CLI::App& verb, bool& json);
 /// Sets the example below --help: the verb and `words`.
 void set_example(CLI::App& verb, const std::string& words);
-/// Returns what writes --help: flags in their groups, lines of the terminal's width.
+/// Returns the formatter of --help: flags in their groups, lines of the terminal's width.
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// Refuses all other flags of the verb together with `flag`, which makes them meaningless, except those in `kept`.
 void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Adds --save-plan.
 void add_save_plan(CLI::App& verb, std::string& file);
-/// Adds --plan; of the flags added before it, only those `kept` may stand beside it.
+/// Adds --plan; of the flags added before it, only those in `kept` may be given with it.
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept);
-/// Adds --serve and its flags. `cluster` is one that serving has prices for, unless a flag says which; `batches`: by
-/// default; `others` mean nothing beside it.
+/// Adds --serve and its flags. `cluster`: set to one that has prices for serving, unless a flag sets it; `batches`: the
+/// default number of batches; `others`: flags that are meaningless with --serve.
 void add_serve(CLI::App& verb, commands::ServeFlags& s, std::string& cluster, int batches,
                const std::vector<std::string>& others);
-/// Refuses `flag` where one of `others` is missing.
+/// Refuses `flag` if one of `others` is missing.
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
-/// Returns "; 'WORD' is 'FLAG' here" or a suggestion for a word that the verb lacks as a flag.
+/// Returns "; 'WORD' is 'FLAG' here", or a suggestion, for a word that is no flag of the verb.
 std::string meant_by(const std::string& word, const CLI::App& verb);
 
-/// Returns the flags given to `verb` that `other` has too, without those that say where and how results are shown.
+/// Returns the flags given to `verb` that `other` has too, except those for the place and form of results.
 std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb);
 
-/// Reads --current: words that say the user's layout, or a framework's file, with words beside it. Throws BadInput
+/// Reads --current: words that describe the user's layout, or a framework's file followed by words. Throws BadInput
 /// naming the flag, and the word or the file.
 tuner::CurrentLayout current_layout(const std::string& text);
-/// Reads --measured: seconds of a step, or a training's log. Throws BadInput naming the flag, and the file.
+/// Reads --measured: seconds of a step, or a training's log. Throws BadInput naming the flag and the file.
 tuner::MeasuredSteps measured_steps(const std::string& text);
 
-/// Refuses options of one backend beside another. Throws BadInput naming the flag.
+/// Refuses options of one backend together with another backend. Throws BadInput naming the flag.
 void check_backend(const CLI::App& verb, const RanksFlags& ranks);
 
 }  // namespace moe::cli

@@ -35,7 +35,7 @@ constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS
 void require_verb(int argc, const char* const* argv) {
   constexpr std::array<std::string_view, 3> kOfNoVerb{"-h", "--help", "--version"};
   const bool stands_later = std::any_of(argv + 1, argv + argc, [](const char* word) { return find_verb(word); });
-  if (argc > 1 && argv[1][0] == '-' && stands_later) return;  // refuse_word names what stands before it
+  if (argc > 1 && argv[1][0] == '-' && stands_later) return;  // refuse_word names the word before the verb
   if (argc > 1 && std::ranges::find(kOfNoVerb, argv[1]) != kOfNoVerb.end()) return;
   if (argc > 1 && find_verb(argv[1]) != nullptr) return;
   std::vector<std::string_view> known;
@@ -44,7 +44,7 @@ void require_verb(int argc, const char* const* argv) {
   bad_input("verb: found '{}', expected one of: {}{}", argv[1], fmt::join(known, ", "), suggestion(argv[1], known));
 }
 
-// Other words for groups and micro-batches than those of Framework::settings, and the flags that mean them here.
+// Synonyms for groups and micro-batches beside those in Framework::settings, with the flags that they correspond to.
 constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--tp", "--mp"},
     {"--tensor-parallel", "--mp"},
@@ -74,7 +74,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
     {"--nproc_per_node", "--ranks"},
 };
 
-// Refuses the first word that the verb does not know: those after it may be its values.
+// Refuses the first word that the verb does not have, because the words after it may be its values.
 [[noreturn]] void refuse_word(const CLI::App& app) {
   const CLI::App& verb = *app.get_subcommands().front();
   const std::vector<std::string> left = verb.remaining(), outside = app.remaining();
@@ -87,8 +87,8 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
             meant_by(word, verb));
 }
 
-// Lists the flags that records do not depend on: where things are written, how they are shown, how processes meet.
-// Records depend on every other flag, also on new ones.
+// The flags that records do not depend on: where output goes, how it is shown, how processes meet. Records depend on
+// all other flags, including new ones.
 constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
                                                        "--json",
                                                        "--top",
@@ -115,7 +115,7 @@ constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
                                                        "--write-profile",
                                                        "--record-routing"};
 
-// Returns the flag's option if the verb has it and it was given, else nullptr.
+// Returns the flag's option if the verb has it and it was given, else null.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
   const CLI::Option* option = verb.get_option_no_throw(flag);
   return option != nullptr && option->count() > 0 ? option : nullptr;
@@ -135,11 +135,11 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
   return asked;
 }
 
-// Flags of one process of several: the command that starts the others says them.
+// Flags of one process among several; the command that starts the processes sets them.
 constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
 
-// Returns the files and folders that the command writes at the end. Records are opened before, by their writer. Throws
-// BadInput where two of all these are one.
+// Returns the files and folders that the command writes at its end. Records are opened earlier, by their writer. Throws
+// BadInput if two of all these are the same.
 std::vector<OutTarget> targets_of(const CLI::App& verb) {
   std::vector<OutTarget> targets;
   for (const auto& [flag, is_folder] : {std::pair("--trace", false),
@@ -159,7 +159,7 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
   return targets;
 }
 
-// Checks how the ranks of a verb that runs layers come to be, and sets what follows from it.
+// Checks how a verb that runs layers gets its ranks, and sets the options that depend on it.
 void set_ranks(const CLI::App& verb, Command& command) {
   const Backend backend = command.ranks.backend;
   command.ranks.timeout_s = command.call.layers->timeout_s;
@@ -214,7 +214,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   std::vector<VerbCall> calls = add_verbs(app, command);
   require_verb(argc, argv);
   const Verb* const row = argc > 1 ? find_verb(argv[1]) : nullptr;
-  // The command behind the -- is parsed by itself.
+  // The command after the -- is parsed separately.
   const bool starts = row != nullptr && row->starts_another;
   const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   try {
@@ -415,7 +415,7 @@ VerbCall add_reproduce(CLI::App& verb, Command&) {
   return planning(options, reproduce::run_reproduce);
 }
 
-// The verbs that speak other people's formats.
+// The verbs that read or write other programs' formats.
 
 VerbCall add_export(CLI::App& verb, Command&) {
   const auto options = std::make_shared<exchange::ExportOptions>();
@@ -462,7 +462,7 @@ VerbCall add_import(CLI::App& verb, Command&) {
   return planning(options, exchange::run_import);
 }
 
-// The verbs that keep performance from regressing.
+// The verbs that catch performance regressions.
 
 namespace {
 
@@ -471,7 +471,7 @@ void add_base(CLI::App& verb, std::string& base) {
            "a checkout, build folder or program of moetune; with --metric any folder; default: this one");
 }
 
-// Adds what a gate launches, and how.
+// Adds the command that a gate launches, and its options.
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
   add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
@@ -577,7 +577,7 @@ VerbCall add_history(CLI::App& verb, Command&) {
   return planning(options, regress::run_history);
 }
 
-// The verb that makes a page of records.
+// The verb that makes a page from records.
 
 VerbCall add_report(CLI::App& verb, Command&) {
   const auto options = std::make_shared<report::ReportOptions>();

@@ -1,5 +1,5 @@
 #pragma once
-// The command line, parsed: a verb, what its flags came to, and the flags that all verbs have.
+// The parsed command line: a verb, the values of its flags, and the flags that all verbs have.
 #include <any>
 #include <cstdint>
 #include <functional>
@@ -41,13 +41,13 @@ struct RanksFlags {
   Backend backend = Backend::local;
   std::optional<int> rank, ranks;  // none: by the environment
   double timeout_s = 60;
-  std::string rendezvous;          // HOST:PORT of rank 0; empty: by the environment
-  int ranks_per_node = 0;          // 0: by the machines' names
-  int min_ctas = 0, max_ctas = 0;  // of an NCCL communicator; 0: its choice
+  std::string rendezvous;          // HOST:PORT of rank 0; empty: taken from the environment
+  int ranks_per_node = 0;          // 0: derived from the machines' names
+  int min_ctas = 0, max_ctas = 0;  // limits for an NCCL communicator; 0: NCCL's choice
   bool implicit_launch_order = false;
 };
 
-/// The verbs that run layers, as the executable that has LibTorch runs them. `processes`: null where ranks are threads.
+/// The verbs that run layers, in the executable that has LibTorch. `processes`: null if ranks are threads.
 struct RunningHalf {
   int (*microbench)(const microbench::MicrobenchOptions& options, World* processes);
   int (*layerbench)(const layerbench::LayerbenchOptions& options, World* processes);
@@ -55,41 +55,41 @@ struct RunningHalf {
   int (*tune)(const tuner::TuneOptions& options, World* processes);
 };
 
-/// What the flags of a verb came to, beside those that all verbs have.
+/// The parsed flags of a verb, without those that all verbs have.
 struct VerbCall {
-  std::any options;          // a std::shared_ptr of the verb's own
-  std::function<int()> run;  // returns the exit code; none: it always runs layers
-  Asked* asked = nullptr;    // of a verb that writes records
-  /// Of a verb that starts another command line: takes what stands behind the --.
+  std::any options;          // a std::shared_ptr of the verb's own options
+  std::function<int()> run;  // returns the exit code; empty: the verb always runs layers
+  Asked* asked = nullptr;    // for a verb that writes records
+  /// For a verb that starts another command line: receives the words after the --.
   std::function<void(std::vector<std::string> words)> take_command;
 
-  // Of a verb that runs layers.
+  // For a verb that runs layers.
   std::function<int(const RunningHalf& half, World* processes)> run_layers;
-  std::function<bool()> plans_only;  // whether it runs none this time; none: never
+  std::function<bool()> plans_only;  // returns whether this call only plans; empty: it always runs layers
   commands::RunOptions* layers = nullptr;
-  std::string* cluster = nullptr;  // processes have the host's alone
+  std::string* cluster = nullptr;  // the option --cluster; if ranks are processes, only the host's is allowed
 };
 
 struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
   bool wide = false;
-  std::vector<OutTarget> targets;          // what it writes beside records
-  int64_t most_input = kDefaultMostInput;  // bytes of a file, unpacked
+  std::vector<OutTarget> targets;          // files and folders that it writes, besides records
+  int64_t most_input = kDefaultMostInput;  // largest size of an input file, in bytes after decompression
   RanksFlags ranks;
   VerbCall call;
 
-  /// Returns whether the verb runs layers, and so belongs to the executable that has LibTorch.
+  /// Returns whether the command runs layers and so needs the executable that has LibTorch.
   bool runs_layers() const { return call.run_layers && !(call.plans_only && call.plans_only()); }
-  /// Returns the verb's own options, which are of this type.
+  /// Returns the verb's own options; `Options` is their type.
   template <class Options>
   const Options& options() const {
     return *std::any_cast<const std::shared_ptr<Options>&>(call.options);
   }
 };
 
-/// Returns the command, or nothing after help or version was printed (exit 0). Throws BadInput naming the flag, what
-/// was found and what was expected.
+/// Returns the command, or none after printing help or the version (exit code 0). Throws BadInput naming the flag, the
+/// value found and the values expected.
 std::optional<Command> parse_command_line(int argc, const char* const* argv);
 
 }  // namespace moe::cli

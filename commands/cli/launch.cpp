@@ -23,8 +23,8 @@ namespace moe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Time beyond the time-out: to find out which rank is to blame, then the patience that a failed rank has with its
-// own code.
+// Time beyond the time-out: to find the rank that caused the failure, then to let a failed rank clean up its own
+// code.
 constexpr std::chrono::seconds kPatience{6};
 
 struct Child {
@@ -33,9 +33,9 @@ struct Child {
   std::optional<Clock::time_point> stopped_at = {};
 };
 
-// Returns the signal that ended a process, also one that the process took to end in order; 0: none.
+// Returns the signal that ended a process, or that it caught to end in order; 0 if none did.
 int signal_of(int status) {
-  constexpr int kOfSignals = 128;  // and the signal: the exit code, as shells have it
+  constexpr int kOfSignals = 128;  // plus the signal's number: the exit code, as in shells
   if (WIFSIGNALED(status)) return WTERMSIG(status);
   return WIFEXITED(status) && WEXITSTATUS(status) > kOfSignals ? WEXITSTATUS(status) - kOfSignals : 0;
 }
@@ -72,7 +72,7 @@ class Ranks {
     const pid_t parent = getpid(), pid = fork();
     require<BadInput>(pid >= 0, "launch: cannot start rank {} of {}: {}", rank, options_.ranks, std::strerror(errno));
     if (pid > 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // whatever happens to us
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // if this process ends for any reason
     if (getppid() != parent) _exit(kRankFailure);
     held_.release();
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
@@ -91,13 +91,13 @@ class Ranks {
   size_t open() const {
     return static_cast<size_t>(std::ranges::count_if(children_, [](const Child& child) { return !child.ended; }));
   }
-  // Returns whether only stopped ranks are left, which no time-out will end.
+  // Returns whether only stopped ranks are left, which would not react to a time-out.
   bool only_stopped() const {
     return failed_ &&
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
   }
 
-  // Returns when a rank has been stopped for so long that the others should end.
+  // Returns the time at which a stopped rank counts as failed, so that the others should end.
   Clock::time_point given_up(const Child& child) const {
     return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
   }
@@ -123,7 +123,7 @@ class Ranks {
     const bool again = ended_by_ != 0;
     if (!again) ended_by_ = static_cast<int>(info.ssi_signo);
     end(SIGTERM);
-    // A training that was asked once ends its step and keeps a checkpoint.
+    // After the first signal, a training finishes its step and saves a checkpoint.
     deadline_ = std::min(deadline_, Clock::now() + (again ? kGrace : std::max<Clock::duration>(kGrace, timeout_)));
   }
 
@@ -142,7 +142,7 @@ class Ranks {
 
   void take(int rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == kOk) return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == kDoubtful) {  // it has done its work
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kDoubtful) {  // the rank finished its work
       if (!failed_) code_ = kDoubtful;
       return;
     }
@@ -152,7 +152,7 @@ class Ranks {
                                  : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
     board_.post_failure(what);
     if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) log_error(what);
-    // A rank that says what is wrong counts more than those that only miss it.
+    // An exit code that gives a cause takes precedence over those of ranks that only miss another one.
     const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (!failed_) code_ = kRankFailure;
     if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult || said == kNoHardware)) code_ = said;
@@ -165,7 +165,7 @@ class Ranks {
     for (const Child& child : children_) {
       if (child.ended) continue;
       kill(child.pid, signal);
-      kill(child.pid, SIGCONT);  // a stopped one hears nothing else
+      kill(child.pid, SIGCONT);  // a stopped process only reacts to this signal and to SIGKILL
     }
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `launch`: starts the processes of a run on this machine, and sees that all of them end.
+// The verb `launch`: starts the processes of a run on this machine and makes sure that all of them end.
 #include <string>
 #include <vector>
 
@@ -7,15 +7,15 @@ namespace moe::cli {
 
 struct LaunchOptions {
   int ranks = 2;
-  double timeout_s = 60;             // of the verb: how long its ranks wait for each other
+  double timeout_s = 60;             // time-out of the verb: how long its ranks wait for each other
   std::vector<std::string> command;  // the verb and its flags
 };
 
-/// Runs `program command...` once a rank, with the variables that torchrun sets. Once a rank has failed, the others get
-/// the time-out to say what they miss; ranks that are stopped get none. A signal that would end this process ends the
-/// ranks first; if it is killed, so are they. Returns the exit code: that of bad input, a wrong result or missing
-/// hardware where a rank ended with one, else 4 if a rank failed; 128 + the signal. Throws BadInput where no process
-/// can be started.
+/// Runs `program command...` once for each rank, with the variables that torchrun sets. After a rank has failed, the
+/// others have the time-out to report what they miss; stopped ranks have none. If a signal ends this process, it ends
+/// the ranks first; if it is killed, the ranks are killed too. Returns the exit code: 128 + the signal, or that of bad
+/// input, a wrong result or missing hardware if a rank ended with one, else 4 if a rank failed. Throws BadInput if no
+/// process can be started.
 int run_launch(const LaunchOptions& options, const std::string& program);
 
 }  // namespace moe::cli

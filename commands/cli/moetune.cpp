@@ -1,4 +1,4 @@
-// The planning verbs, in an executable that starts in milliseconds; verbs that run layers are handed to moetune-run.
+// The executable of the planning verbs, which starts in milliseconds; it runs moetune-run for verbs that run layers.
 #include <cerrno>
 #include <cstring>
 #include <filesystem>

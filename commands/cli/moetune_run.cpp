@@ -1,4 +1,4 @@
-// The verbs that run layers; `moetune` hands them over.
+// The executable of the verbs that run layers; `moetune` starts it.
 #include <cstdlib>
 
 #include "commands/cli/errors.h"
@@ -28,7 +28,7 @@ int run(int argc, char** argv) {
   if (command->call.layers->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {
-    // Each rank writes into the folders, and the first one the files.
+    // All ranks write into the folders, but only the first one writes the files.
     if (processes && !leads(*processes)) std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
     require_targets(command->targets);
     return command->call.run_layers(kHalf, processes.get());
@@ -40,7 +40,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const int code = moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
-  // The process ends at once: the libraries' own tidying up may wait for ranks that are no more.
+  // Ends the process at once, because the libraries' clean-up may wait for ranks that have ended.
   if (code == moe::kRankFailure) std::_Exit(code);
   return code;
 }

@@ -20,10 +20,10 @@
 namespace moe::cli {
 namespace {
 
-// `launch` says which of its ranks have died, and how far the starts of the others lie apart says nothing of the run.
+// Under `launch`, which reports ranks that died, the ranks may start far apart without anything being wrong.
 constexpr double kLaunchedStartS = 60;
 
-// Returns what all ranks must have in common: the command line, but for the flag that tells them apart.
+// Returns the part of the command line that all ranks must have in common: everything except --rank.
 std::string job_of(const std::vector<std::string>& argv) {
   std::string job;
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -48,7 +48,7 @@ std::string who_is_where(const World& world, const Launch& launch) {
   return text;
 }
 
-// Collectives by NCCL; the processes meet, and hear of each other's failures, over Gloo.
+// A world with collectives by NCCL; the processes meet, and report failures, over Gloo.
 class OverNccl final : public World {
  public:
   OverNccl(std::unique_ptr<GlooWorld> control, const RanksFlags& flags) : control_(std::move(control)) {
@@ -64,7 +64,7 @@ class OverNccl final : public World {
                         sharers->first, sharers->second, gpus.size());
       backend_ = kNcclOnOneGpu;
     }
-    // The store has one key: NCCL's unique id, which all ask for at once.
+    // The store has one key, NCCL's unique id, which all ranks request at the same time.
     options.set = [this](const std::string&, const std::string& value) { broadcast(*control_, value); };
     options.get = [this](const std::string&) { return broadcast(*control_, {}); };
     options.failure = [this] { return control_->failure(); };
@@ -88,7 +88,7 @@ class OverNccl final : public World {
   std::string_view backend_ = "nccl";
 };
 
-// Returns whether another rank found the same and was first to tell: then that rank prints the line.
+// Returns whether another rank reported the same error first; that rank prints the line.
 bool said_by_another(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);
@@ -101,7 +101,7 @@ bool said_by_another(Communicator& all, const std::string& what) {
   return false;
 }
 
-// Gloo writes to connections that a dying rank closes, and NCCL reads the order of its kernels from the environment.
+// Ignores SIGPIPE, because Gloo writes to connections that a dying rank closes, and sets NCCL's launch order.
 void set_process(const RanksFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);
   store::silence_c10d();
@@ -135,16 +135,16 @@ int run_together(World* processes, const std::function<int()>& verb) {
   if (processes == nullptr) return verb();
   try {
     return verb();
-  } catch (const RankFailure&) {  // the others know
+  } catch (const RankFailure&) {  // the other ranks have been notified
     throw;
   } catch (const std::exception& error) {
     const auto all = processes->communicator(processes->here().front());
     all->abort(error.what());
-    const bool alone = dynamic_cast<const OutOfMemory*>(&error);  // other ranks may have memory left
+    const bool alone = dynamic_cast<const OutOfMemory*>(&error);  // other ranks may still have memory
     const bool bad_input = !alone && dynamic_cast<const BadInput*>(&error);
     const bool wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
-    // The error is printed at once: a launcher may end us as soon as another rank has ended.
+    // Print before returning: a launcher may end this process as soon as another rank has ended.
     if (!said_by_another(*all, error.what())) say(error.what());
     if (dynamic_cast<const NoHardware*>(&error)) return kNoHardware;
     return bad_input ? kBadInput : kWrongResult;

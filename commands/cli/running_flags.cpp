@@ -39,7 +39,7 @@ void add_ranks(CLI::App& verb, Options& o, RanksFlags& ranks) {
                 "nccl: sets NCCL_LAUNCH_ORDER_IMPLICIT, by which launches of several communicators keep their order");
 }
 
-// Adds what verbs that run attention add to their ranks' flags.
+// Adds the flags of verbs that run attention, beside those for ranks.
 void add_attention(CLI::App& verb, commands::RunOptions& o) {
   add_choice(verb, "--attention", o.attention, {{"own", AttentionBy::own}, {"torch", AttentionBy::torch}},
              "on GPUs: by our kernels, or by LibTorch's, which keep no scores; default: own");
@@ -51,7 +51,7 @@ void add_results(CLI::App& verb, Options& o) {
   add_json(verb, o.json);
 }
 
-// Adds what tune does beside planning, which --no-verify leaves out.
+// Adds the flags of tune beyond planning, which --no-verify leaves out.
 void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   verb.add_flag("!--no-verify", o.verify, "plan with the profile only: nothing is measured or run");
   verb.add_option_function<std::string>(
@@ -73,7 +73,7 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
   add_number(verb, "--seed", o.seed, "seed of weights, inputs and gate noise", {0, 9e18});
 }
 
-// Refuses what would have no effect.
+// Refuses flags that would have no effect.
 void check_tune(const CLI::App& verb, const tuner::TuneOptions& o) {
   const bool one = asks_one(o);
   for (const char* of_grids : {"--measure", "--measure-degrees", "--strategy-layers"})
@@ -92,7 +92,7 @@ void check_training(const CLI::App& verb, const modelbench::ModelbenchOptions& m
                     "--save-weights: found --check-only, which trains nothing, expected --weights with it");
 }
 
-// Adds layerbench's --against, beside which stand only flags that the other side has too.
+// Adds layerbench's --against, and refuses flags that the other side does not have.
 void add_against(CLI::App& verb, std::string& against) {
   add_choice<std::string>(verb, "--against", against, {{"torch", "torch"}},
                           "compare one rank of the layer with PyTorch instead: eager, compiled, and tutel where it is "
@@ -232,7 +232,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   begin_group(verb, kHow);
   add_recompute(verb, s);
   add_degrees(verb, s);
-  add_plan(verb, l.plan, {"--cluster", "--nearest"});  // what follows goes with it
+  add_plan(verb, l.plan, {"--cluster", "--nearest"});  // flags that are added below it may be given with it
   verb.add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
   verb.add_flag("!--no-predict", l.predict, "with both degrees: measure only the layer, without a prediction");
   add_number(verb, "--iterations", l.iterations,
@@ -264,7 +264,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs", "--profile"})
     verb.get_option(times)->excludes("--check-only");
   for (const char* stack : {"--layers", "--micro-batches"}) verb.get_option(stack)->excludes("--graphs");
-  verb.get_option("--tasks")->excludes("--json");  // which always has them
+  verb.get_option("--tasks")->excludes("--json");  // JSON always has the tasks
   needs(verb, "--no-predict", {"--degree-forward", "--degree-backward"});
   for (const char* predicted : {"--trace", "--tasks", "--check-only"})
     verb.get_option(predicted)->excludes("--no-predict");
@@ -311,7 +311,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   add_schedule(verb, s);
   add_model(verb, m.model);
   add_layer(verb, s);
-  verb.remove_option(verb.get_option("--layer"));  // a model has its own
+  verb.remove_option(verb.get_option("--layer"));  // a model has layers of its own
   verb.get_option("--model")->description("a whole model (configs/models/); default: gpt2-xl@fsmoe, on host tiny-gpt");
   verb.get_option("--layers")->description("layers; default: the model's, as many as a rank has the memory for");
   begin_group(verb, kHow);
@@ -362,7 +362,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
            "write the weights after one schedule's last step in the same format");
   add_save_plan(verb, m.save_plan);
   add_results(verb, m);
-  verb.get_option("--tasks")->excludes("--json");  // which always has them
+  verb.get_option("--tasks")->excludes("--json");  // JSON always has the tasks
   for (const char* trains : {"--steps", "--trace", "--tasks", "--optimizer", "--learning-rate", "--warm-up",
                              "--weight-decay", "--clip-norm", "--held-out", "--checkpoint", "--peak-flops"})
     verb.get_option(trains)->excludes("--check-only");
@@ -392,8 +392,8 @@ void check_backend(const CLI::App& verb, const RanksFlags& ranks) {
 
 namespace {
 
-// Returns the command that launch starts: over gloo where it names no backend, and as quiet or wide as launch. Sets how
-// long ranks wait. Throws BadInput where it can't be launched.
+// Returns the command that launch starts: over gloo if it names no backend, with launch's own --quiet, --verbose and
+// --wide. Sets the ranks' time-out. Throws BadInput if the command cannot be launched.
 std::vector<std::string> launched(std::vector<std::string> words, const Command& c, LaunchOptions& options) {
   std::vector<std::string_view> startable;
   for (const Verb& verb : all_verbs())
@@ -410,7 +410,7 @@ std::vector<std::string> launched(std::vector<std::string> words, const Command&
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());
-  if (!started) return {};  // it asked for help
+  if (!started) return {};  // --help was requested
   const RanksFlags& ranks = started->ranks;
   require<BadInput>(ranks.backend != Backend::local, "--backend: found local, expected one whose ranks are processes");
   require<BadInput>(!ranks.rank && !ranks.ranks,

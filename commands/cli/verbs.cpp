@@ -13,7 +13,7 @@ using enum Half;
 
 constexpr bool kStartsAnother = true;
 
-// `./moetune` reads the verbs from these rows before anything is built: a line each.
+// `./moetune` reads the verbs from these rows before anything is built: one line each.
 // clang-format off
 constexpr std::array kVerbs{
     Verb{"list", plans, "list schedules, clusters, grids, layers, models, gates and other parts", add_list},
@@ -50,7 +50,7 @@ void add_log(CLI::App& verb, LogLevel& log) {
   verbose->excludes(quiet);
 }
 
-// Adds the flags that all verbs have, last, where the output is.
+// Adds the flags that all verbs have. They come last, in the group of output flags.
 void add_common(CLI::App& verb, Command& c) {
   begin_group(verb, kOutput);
   verb.add_flag("--wide", c.wide,

@@ -1,5 +1,5 @@
 #pragma once
-// The verbs of the command line. Each has a row in commands/cli/verbs.cpp, and a function that adds its flags.
+// The verbs of the command line. Each has a row in commands/cli/verbs.cpp and a function that adds its flags.
 #include <CLI/CLI.hpp>
 #include <span>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace moe::cli {
 
-/// What a verb needs of a build: the executable that plans, or also the one that has LibTorch.
+/// The executable that a verb needs: the one that plans, or the one with LibTorch too.
 enum class Half { plans, runs };
 
 struct Verb {
@@ -19,20 +19,20 @@ struct Verb {
   /// Adds the verb's flags and returns the call that holds their values after parsing. Flags of all verbs go to
   /// `command`.
   VerbCall (*add)(CLI::App& verb, Command& command);
-  bool starts_another = false;  // command line, which stands behind a --
+  bool starts_another = false;  // true: starts another command line, which follows a --
 
-  /// Returns whether it runs layers itself, on ranks that may be processes.
+  /// Returns whether the verb itself runs layers, on ranks that can be processes.
   bool runs_layers() const { return half == Half::runs && !starts_another; }
 };
 
-/// In the order of --help.
+/// Returns all verbs in the order of --help.
 std::span<const Verb> all_verbs();
 
-/// Returns null for a name that no verb has.
+/// Returns the verb of this name; null if there is none.
 const Verb* find_verb(std::string_view name);
 
-/// Adds every verb with its flags, and returns what becomes of each, in the order of all_verbs(). `app` and `command`
-/// must outlive it.
+/// Adds every verb with its flags and returns the calls of all verbs, in the order of all_verbs(). `app` and `command`
+/// must outlive them.
 std::vector<VerbCall> add_verbs(CLI::App& app, Command& command);
 
 VerbCall add_list(CLI::App& verb, Command& command);
@@ -57,7 +57,7 @@ VerbCall add_export(CLI::App& verb, Command& command);
 VerbCall add_import(CLI::App& verb, Command& command);
 VerbCall add_report(CLI::App& verb, Command& command);
 
-/// What the flags of a verb that only plans come to.
+/// Returns the call of a verb that only plans.
 template <class Options>
 VerbCall planning(const std::shared_ptr<Options>& options, int (*run)(const Options&)) {
   VerbCall call;
@@ -67,7 +67,7 @@ VerbCall planning(const std::shared_ptr<Options>& options, int (*run)(const Opti
   return call;
 }
 
-/// What the flags of a verb that runs layers come to; `cluster` is one of its options.
+/// Returns the call of a verb that runs layers; `cluster` is one of its options.
 template <class Options>
 VerbCall running(const std::shared_ptr<Options>& options, int (*RunningHalf::*run)(const Options&, World*),
                  std::string& cluster) {

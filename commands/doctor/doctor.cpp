@@ -23,7 +23,7 @@ Environment environment() {
 }
 
 std::optional<ClockState> clock_state() {
-  struct timex state {};  // asks, changes nothing
+  struct timex state {};  // no modes set: only reads the clock's state
   if (::adjtimex(&state) < 0) return {};
   const double unit_s = (state.status & STA_NANO) != 0 ? 1e-9 : 1e-6;
   return ClockState{(state.status & STA_UNSYNC) == 0, static_cast<double>(state.offset) * unit_s,

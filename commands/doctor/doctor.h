@@ -1,5 +1,5 @@
 #pragma once
-// The verb `doctor`: what makes this machine noisy, or wrong, to measure on. It reads and changes nothing.
+// The verb `doctor`: conditions that make measurements on this machine noisy or wrong. It only reads.
 #include "commands/doctor/gpus.h"
 #include "commands/doctor/probes.h"
 #include "moe/record/record.h"
@@ -7,23 +7,23 @@
 namespace moe::doctor {
 
 struct DoctorOptions {
-  bool all = false;     // what is fine, too
-  bool strict = false;  // a warning fails
+  bool all = false;     // shows findings that are ok, too
+  bool strict = false;  // a warning is a failure
   bool json = false;
 };
 
-/// Everything that is looked at, so that a test can make it up.
+/// All inputs of the examination, so that a test can replace them.
 struct Sources {
   SystemFiles files;
   Environment environment;
   std::optional<ClockState> clock;
   const Nvml* nvml = nullptr;
-  std::function<void()> wait;  // while load is sampled
+  std::function<void()> wait;  // called while load is sampled
 };
 
 struct Report {
   Fields machine, conditions;  // moe/record/machine.h
-  Findings findings;           // by area; areas with warnings stand first, in each the worst
+  Findings findings;           // by area; areas with warnings come first, and the worst findings of an area
 };
 
 Report examine(const Sources& sources);
@@ -33,8 +33,8 @@ std::string text_of(const Report& report, bool all);
 /// Returns one document: fingerprint, machine, conditions, warnings, findings.
 std::string json_of(const Report& report);
 
-/// Looks at this machine for about a second and prints what it finds. Returns false where `strict` is set and a finding
-/// warns.
+/// Examines this machine for about a second and prints the findings. Returns false if `strict` is set and a finding is
+/// a warning.
 bool run_doctor(const DoctorOptions& options);
 
 }  // namespace moe::doctor

@@ -1,5 +1,5 @@
 #pragma once
-// What the verb `doctor` finds.
+// Findings of the verb `doctor`.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,9 +8,9 @@
 
 namespace moe::doctor {
 
-/// ok    nothing that a measurement would notice
-/// note  to know when figures are read, or compared with another machine's
-/// warn  figures are noisy, or of something else than is meant
+/// ok    no effect on measurements
+/// note  worth knowing when figures are read or compared with another machine's
+/// warn  figures are noisy, or measure something else than intended
 enum class Level : uint8_t { ok, note, warn };
 std::string_view name_of(Level level);
 
@@ -18,8 +18,8 @@ struct Finding {
   Level level = Level::ok;
   std::string area;          // "cpu", "load", "memory", "gpu", "network", "variable", "clock"
   std::string found;         // "governor powersave on 8 of 8 cores"
-  std::string meaning;       // for measurements
-  std::string command = {};  // that a person could run to change it; empty: none. Nothing here runs it
+  std::string meaning;       // consequence for measurements
+  std::string command = {};  // command with which a person could change it; empty: none. It is never run here
 };
 using Findings = std::vector<Finding>;
 

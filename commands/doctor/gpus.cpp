@@ -118,7 +118,7 @@ std::string name(const Nvml& nvml, NvmlDevice gpu) {
   return text.data();
 }
 
-/// Puts findings that are alike together: "GPUs 0-2, 5: ...".
+/// Combines equal findings of several GPUs into one: "GPUs 0-2, 5: ...".
 Findings together(const std::vector<Findings>& of_each) {
   struct Alike {
     Finding finding;

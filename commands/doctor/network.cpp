@@ -7,7 +7,7 @@
 namespace moe::doctor {
 namespace {
 
-constexpr double kFastMbit = 10000;  // less is slow between nodes that train together
+constexpr double kFastMbit = 10000;  // slower links are slow between nodes that train together
 constexpr double kJumbo = 9000;
 const std::string kInterfaces = "/sys/class/net/", kFabric = "/sys/class/infiniband/";
 
@@ -37,7 +37,7 @@ Findings interfaces(const SystemFiles& files) {
   for (const std::string& name : files.names(kInterfaces)) {
     if (name == "lo") continue;
     const std::string state = files.text(kInterfaces + name + "/operstate").value_or("");
-    // Some drivers, and containers, leave the state unknown: then the carrier tells.
+    // Some drivers and containers report an unknown state; then the carrier decides.
     if (state == "up" || (state == "unknown" && files.number(kInterfaces + name + "/carrier") == 1))
       all.push_back(interface(files, name));
     else if (files.has(kInterfaces + name + "/device"))

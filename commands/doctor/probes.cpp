@@ -14,7 +14,7 @@
 namespace moe::doctor {
 namespace {
 
-constexpr double kFarOffS = 1e-3;  // a node that is that far off: its times can't be laid beside another's
+constexpr double kFarOffS = 1e-3;  // larger offsets make times of different nodes incomparable
 
 constexpr Area kClock{"clock"};
 
@@ -95,7 +95,7 @@ Findings numa(const SystemFiles& files) {
   return found;
 }
 
-/// Returns how many cores this process may run on.
+/// Returns the number of cores that this process may run on.
 int64_t allowed_cores(const SystemFiles& files) {
   const auto list = value_of_key(files.text("/proc/self/status").value_or(""), "Cpus_allowed_list");
   return std::min(count_of_list(list.value_or("")).value_or(online_cores(files)), online_cores(files));
@@ -145,10 +145,10 @@ Findings cpu_findings(const SystemFiles& files) {
 
 namespace {
 
-constexpr double kBusyShare = 0.05;                         // of all cores: a measurement notices
-constexpr double kStolenShare = 0.005;                      // likewise
-constexpr double kBusyProcess = 0.05, kHeavyProgram = 0.2;  // of one core
-constexpr double kPressure = 0.01, kHighPressure = 0.05;    // share of the time
+constexpr double kBusyShare = 0.05;                         // share of all cores that affects a measurement
+constexpr double kStolenShare = 0.005;                      // the same for stolen time
+constexpr double kBusyProcess = 0.05, kHeavyProgram = 0.2;  // shares of one core
+constexpr double kPressure = 0.01, kHighPressure = 0.05;    // shares of the time
 constexpr size_t kShownPrograms = 3;
 
 constexpr Area kLoad{"load"};
@@ -157,14 +157,14 @@ struct Process {
   std::string name;
   double ticks = 0;
 };
-using Processes = std::map<std::string, Process>;  // by id
+using Processes = std::map<std::string, Process>;  // by process id
 
 std::string printable(std::string name) {
   std::erase_if(name, [](unsigned char c) { return c < ' ' || c > '~'; });
-  return name.starts_with('/') ? name.substr(name.rfind('/') + 1) : name;  // "kworker/0:1" is no path
+  return name.starts_with('/') ? name.substr(name.rfind('/') + 1) : name;  // "kworker/0:1" is not a path
 }
 
-// Reads "ID (NAME) STATE ...": user and system time are the 14th and 15th; a name may hold blanks and parentheses.
+// Reads "ID (NAME) STATE ...": user and system time are fields 14 and 15; a name can hold blanks and parentheses.
 Processes processes(const SystemFiles& files) {
   Processes found;
   for (const std::string& id : files.names("/proc")) {
@@ -180,14 +180,14 @@ Processes processes(const SystemFiles& files) {
   return found;
 }
 
-/// Adds up the processes of one name.
+/// The processes of one name together.
 struct Program {
   std::string name;
   int processes = 0;
-  double cores = 0;  // whose time they took
+  double cores = 0;  // cores that they kept busy
 };
 
-/// Returns the programs that were busy in between, the busiest first; one core had `ticks`.
+/// Returns the programs that were busy between the two samples, the busiest first. `ticks`: clock ticks of one core.
 std::vector<Program> busiest(const Processes& before, const Processes& after, double ticks) {
   const std::string own = std::to_string(::getpid());
   std::vector<Program> busy;
@@ -281,7 +281,7 @@ Findings load_findings(const SystemFiles& files, const std::function<void()>& wa
 
 namespace {
 
-constexpr double kLittleLeft = 0.1;  // of the memory, or of a limit
+constexpr double kLittleLeft = 0.1;  // share of the memory, or of a limit
 constexpr double kSwapNoticed = 64.0 * kMiB;
 
 constexpr Area kMemory{"memory"};
@@ -318,7 +318,7 @@ Findings swap(const SystemFiles& files) {
                   "the first touch of such a page waits for the disk", "sudo swapoff -a")};
 }
 
-/// Returns the word in brackets: "always [madvise] never".
+/// Returns the word in brackets of a list such as "always [madvise] never".
 std::string chosen(const std::string& words) {
   const size_t open = words.find('['), close = words.find(']', std::min(open, words.size()));
   return open == std::string::npos || close == std::string::npos ? "" : words.substr(open + 1, close - open - 1);
@@ -356,11 +356,11 @@ namespace {
 struct Variable {
   std::string_view name, meaning;
   Level level = Level::note;
-  std::string_view harmless = {};  // values, between blanks, that change nothing
+  std::string_view harmless = {};  // values without an effect, separated by blanks
 };
 
 constexpr Level kWarn = Level::warn;
-// Lists what the pages of NCCL, PyTorch, CUDA, OpenMP, GNU's and Intel's OpenMP, MKL, oneDNN and glibc document.
+// Variables in the documentation of NCCL, PyTorch, CUDA, OpenMP, GNU's and Intel's OpenMP, MKL, oneDNN and glibc.
 constexpr std::array kVariables{
     Variable{"NCCL_DEBUG", "NCCL writes a log while it works", kWarn, " VERSION WARN "},
     Variable{"NCCL_DEBUG_SUBSYS", "what NCCL's log is of"},
@@ -426,7 +426,7 @@ constexpr std::array kVariables{
 
 constexpr std::array<std::string_view, 4> kFamilies{"NCCL_", "GLOO_", "OMP_", "MKL_"};
 
-// Returns the value where it is printable, short and no path.
+// Returns the value if it is printable, short and not a path.
 std::string shown_value(const std::string& value) {
   constexpr size_t kMost = 24;
   const bool path = value.find('/') != std::string::npos;
@@ -450,7 +450,7 @@ Findings variable_findings(const Environment& environment) {
       finding.level = harmless ? Level::ok : known->level;
       finding.meaning = known->meaning;
     }
-    if (finding.level != kWarn) finding.command.clear();  // a choice, perhaps meant
+    if (finding.level != kWarn) finding.command.clear();  // possibly chosen on purpose
     all.push_back(std::move(finding));
   }
   if (all.empty()) all.push_back({Level::ok, "variable", "no variable that changes speed", "libraries choose"});

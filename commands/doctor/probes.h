@@ -1,6 +1,6 @@
 #pragma once
-// What is looked at, a function an area. Each takes files that may be missing or hold anything, and says what it found
-// of what it could read.
+// The examinations, one function for each area. Their files may be missing or contain anything; each function returns
+// findings on what it could read.
 #include <functional>
 #include <map>
 #include <optional>
@@ -11,30 +11,30 @@
 
 namespace moe::doctor {
 
-/// Returns what the cores are: governor, boost, hyper-threads, NUMA nodes, affinity, quota, guests and containers.
+/// Returns findings on cores: governor, boost, hyper-threads, NUMA nodes, affinity, quota, guests and containers.
 Findings cpu_findings(const SystemFiles& files);
 
-/// Returns what the machine does while `wait` lasts, about a second: busy cores and processes, stolen time; and the
-/// load average and pressure before that. Processes are named as the kernel does, without path, arguments and user.
+/// Returns findings on the load while `wait` runs, about a second (busy cores and processes, stolen time), and on the
+/// load average and pressure before that. Processes have the kernel's names, without path, arguments and user.
 Findings load_findings(const SystemFiles& files, const std::function<void()>& wait);
 
-/// Returns how much memory is left, by the machine and by the control group; swap and huge pages.
+/// Returns findings on the memory left in the machine and in the control group, and on swap and huge pages.
 Findings memory_findings(const SystemFiles& files);
 
-/// Returns the interfaces and InfiniBand ports: state, speed, MTU; and whether GPUs and InfiniBand see each other.
+/// Returns findings on interfaces and InfiniBand ports (state, speed, MTU), and on GPUs' access to InfiniBand.
 Findings network_findings(const SystemFiles& files);
 
 using Environment = std::map<std::string, std::string>;
-/// Returns the variables that change the speed of NCCL, Gloo, OpenMP, MKL, oneDNN and CUDA. A value that may be a path
-/// is not shown.
+/// Returns findings on variables that change the speed of NCCL, Gloo, OpenMP, MKL, oneDNN and CUDA. A value that may be
+/// a path is not shown.
 Findings variable_findings(const Environment& environment);
 
-/// What adjtimex(2) says of the system's clock.
+/// The state of the system's clock by adjtimex(2).
 struct ClockState {
   bool synchronised = false;
   double offset_s = 0, most_error_s = 0;
 };
-/// Returns the clock source, and how far the clock is off. `clock` is empty where the system does not tell.
+/// Returns findings on the clock source and the offset of the clock. `clock`: none if the system does not report it.
 Findings clock_findings(const SystemFiles& files, const std::optional<ClockState>& clock);
 
 }  // namespace moe::doctor

@@ -10,11 +10,11 @@
 namespace moe::doctor {
 namespace {
 
-constexpr size_t kMostRows = 20, kMostCommands = 12;  // of a screen, without --all
+constexpr size_t kMostRows = 20, kMostCommands = 12;  // rows and commands that fit on a screen, without --all
 
 int64_t count(const Report& report, Level level) { return std::ranges::count(report.findings, level, &Finding::level); }
 
-/// Returns "A CPU, 16 cores, 2 NUMA nodes, 62.5 GiB, 8 x NVIDIA H200".
+/// Returns a summary: "A CPU, 16 cores, 2 NUMA nodes, 62.5 GiB, 8 x NVIDIA H200".
 std::string described(const Fields& machine) {
   std::string text = fmt::format("{}, {} cores", machine.text("cpu", "machine"), machine.whole("cores", "machine"));
   if (const Scalar* nodes = machine.find("numa_nodes"); nodes != nullptr && *nodes > Scalar(int64_t{1}))

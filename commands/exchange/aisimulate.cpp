@@ -1,5 +1,5 @@
-// Tables of measurements of AISimulate and AIConfigurator (github.com/ai-dynamo/aiconfigurator) as CSV. The names of
-// their columns tell what a table holds; times are in milliseconds unless a column's name says otherwise.
+// CSV tables of measurements of AISimulate and AIConfigurator (github.com/ai-dynamo/aiconfigurator). The names of the
+// columns tell what a table holds; times are in milliseconds unless a column's name says otherwise.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -19,14 +19,14 @@ namespace moe::exchange {
 namespace {
 
 constexpr int kMostNumber = 1 << 30;
-constexpr int kUsualRanksPerNode = 8;  // of tables that count nodes
+constexpr int kUsualRanksPerNode = 8;  // ranks of a node in tables that only count nodes
 
 constexpr std::array<Named<Op>, 4> kOps{{{"all_gather", Op::allgather},
                                          {"all_reduce", Op::allreduce},
                                          {"reduce_scatter", Op::reducescatter},
                                          {"alltoall", Op::alltoall}}};
 
-// Returns the bytes of an element; 0: an unknown type.
+// Returns the bytes of an element; 0 for an unknown type.
 int bytes_of_type(std::string_view type) {
   if (type == "int8" || type == "fp8") return 1;
   return type == "half" || type == "bfloat16" || type == "float16" ? 2 : type == "float" || type == "float32" ? 4 : 0;
@@ -54,7 +54,7 @@ class TableImport {
   }
 
  private:
-  // A message has so many elements: of an allgather the gathered ones, as nccl-tests counts.
+  // The message size is a number of elements; for an allgather those gathered, as nccl-tests counts.
   void add_collectives(const CsvTable& csv) {
     const size_t op = csv.column("op_name"), type = csv.column("nccl_dtype"), ranks = csv.column("num_gpus"),
                  size = csv.column("message_size"), latency = csv.column("latency");
@@ -80,7 +80,7 @@ class TableImport {
     return ranks <= *options_.ranks_per_node ? "intra" : "inter";
   }
 
-  // Those with fewer than 16 rows, columns or terms are left out, since memory takes their time.
+  // GEMMs with fewer than 16 rows, columns or terms are left out, because memory limits their time.
   void add_gemms(const CsvTable& csv) {
     constexpr int kThin = 16;
     const size_t type = csv.column("gemm_dtype"), latency = csv.column("latency"), m = csv.column("m"),
@@ -102,7 +102,7 @@ class TableImport {
     }
   }
 
-  // DeepEP's exchanges: combine, which sends 16 bits, with what announces it, on the fastest number of SMs.
+  // Adds DeepEP's combines, which send 16 bits, including their notification, at the fastest number of SMs.
   void add_exchanges(const CsvTable& csv) {
     require<BadInput>(csv.find("combine_transmit_us") < csv.columns.size(),
                       "{}: found none of the columns nccl_dtype, gemm_dtype and combine_transmit_us, expected a table "
@@ -111,7 +111,7 @@ class TableImport {
     const size_t transmit = csv.column("combine_transmit_us"), notify = csv.column("combine_notify_us"),
                  nodes = csv.column("node_num"), hidden = csv.column("hidden_size"), tokens = csv.column("num_token"),
                  top_k = csv.column("num_topk");
-    std::map<std::tuple<std::string, int, double>, double> fastest;  // by network, ranks and bytes
+    std::map<std::tuple<std::string, int, double>, double> fastest;  // seconds by network, ranks and bytes
     for (const CsvTable::Row& row : csv.rows) {
       const auto of = static_cast<int>(csv.whole(row, nodes, 1, kMostNumber / kUsualRanksPerNode));
       double bytes = bytes_of_type("bfloat16");
@@ -137,7 +137,7 @@ class TableImport {
 
   const ImportOptions& options_;
   ImportedSamples& samples_;
-  int used_ = 0, left_out_ = 0;  // of one table
+  int used_ = 0, left_out_ = 0;  // rows of the current table
 };
 
 }  // namespace

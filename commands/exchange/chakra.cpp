@@ -1,5 +1,5 @@
-// A plan as an execution trace of MLCommons' Chakra: GlobalMetadata, then a Node a task, each behind its length
-// (https://github.com/mlcommons/chakra, et_def.proto).
+// Exports a plan as an execution trace of MLCommons' Chakra: GlobalMetadata, then a Node for each task, each preceded
+// by its length (https://github.com/mlcommons/chakra, et_def.proto).
 #include <cmath>
 #include <optional>
 #include <ostream>
@@ -15,7 +15,7 @@
 namespace moe::exchange {
 namespace {
 
-// Fields of the messages.
+// Field numbers of the messages.
 namespace metadata {
 constexpr int kVersion = 1, kAttribute = 2;
 }
@@ -113,7 +113,7 @@ class NodeWriter {
   }
 
  private:
-  // Whole microseconds, and beside them the seconds.
+  // Adds whole microseconds, and the exact seconds as an attribute.
   void add_times(const Task& task, Message& m) const {
     if (!timeline_) return;
     const double start = timeline_->start_s[task.id], seconds = timeline_->end_s[task.id] - start;
@@ -124,7 +124,7 @@ class NodeWriter {
 
   const Plan& plan_;
   const std::optional<Timeline>& timeline_;
-  std::vector<int> before_;  // by task, on its lane; -1: none
+  std::vector<int> before_;  // for each task, the previous task on its lane; -1: none
 };
 
 }  // namespace

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostCells = 4'000'000;  // in memory at once
 
-// Returns the letters before the mark with which spreadsheets begin a formula, each a quote; none for other cells.
+// Returns the number of quotes before the mark with which spreadsheets begin a formula; none for other cells.
 std::optional<size_t> quotes_before_formula(std::string_view cell) {
   const size_t quotes = std::min(cell.find_first_not_of('\''), cell.size());
   const bool formula =
@@ -35,7 +35,7 @@ std::optional<size_t> quotes_before_formula(std::string_view cell) {
 }
 
 bool is_number(std::string_view text) {
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // from_chars takes none
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);  // from_chars accepts no plus sign
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error != std::errc::invalid_argument && end == text.data() + text.size();
@@ -53,7 +53,7 @@ std::string csv_cell(const std::string& plain) {
   return cell + '"';
 }
 
-// Reads one record's cells; `line` counts on.
+// Reads the cells of one record; `line` is the current line.
 class Lexer {
  public:
   Lexer(const std::string& path, const std::string& text) : path_(path), text_(text) {}
@@ -84,7 +84,7 @@ class Lexer {
   }
 
  private:
-  // Passes the end of a line: LF, CR LF, or CR alone.
+  // Skips the end of a line: LF, CR LF, or CR alone.
   void end_line() {
     if (!at_end() && text_[at_] == '\r') ++at_;
     if (!at_end() && text_[at_] == '\n') ++at_;
@@ -183,13 +183,13 @@ CsvTable read_csv(const std::string& path) {
   return table;
 }
 
-// Records as flat columns: what is nested is dotted.
+// Records as flat columns: names of nested values are joined by dots.
 
 namespace {
 
 using Cells = std::map<std::string, std::string>;
 
-// Returns one case's cells by column; new columns are appended in the order in which they come.
+// Returns one case's cells by column, and appends new columns in the order of their first use.
 Cells cells_of(const CaseRecord& record, std::vector<std::string>& columns) {
   Cells cells;
   const auto set = [&](const std::string& column, std::string text) {
@@ -219,7 +219,7 @@ void write_record_csv(const Run& run, std::ostream& out) {
   std::vector<Cells> rows;
   bool samples = false, timelines = false;
   for (const CaseRecord& record : run.cases) {
-    if (!record.answer.empty()) continue;  // a text without figures
+    if (!record.answer.empty()) continue;  // an answer is text without figures
     rows.push_back(cells_of(record, columns));
     samples |= !record.samples.empty();
     timelines |= !record.timeline.empty() || !record.measured_timeline.tasks.empty();
@@ -234,16 +234,16 @@ void write_record_csv(const Run& run, std::ostream& out) {
   }
 }
 
-// A profile's tables as rows: a column a key, and back. Between them stands the tree that TOML files are read into.
+// A profile's tables as rows, one column for each key, and back. Both directions use the tree of a TOML file.
 
 namespace {
 
 constexpr std::string_view kTableColumn = "table", kRootTable = "profile";
-// Name the key of a beta per byte, and the one per element that takes its place.
+// The key of a beta per byte, and the key of a beta per element that replaces it.
 constexpr std::string_view kBetaOfBytes = "beta_s_per_byte", kBetaOfElements = "beta_s_per_element";
-constexpr double kBytesOfElement = 4;  // papers print float32
+constexpr double kBytesOfElement = 4;  // papers print betas of float32
 
-// Come first: the columns that most tables have. Others follow as they come.
+// The columns of most tables come first. Others follow in the order of their first use.
 constexpr std::array<std::string_view, 12> kUsualColumns{"table", "name",  "op",    "network", "ranks",   "algorithm",
                                                          "ffn",   "dtype", "phase", "seq",     "alpha_s", kBetaOfBytes};
 
@@ -265,7 +265,7 @@ nlohmann::json json_of_value(const ConfigValue& value) {
   }
 }
 
-// Writes a value as JSON; a text that can be taken for nothing else stands without quotes.
+// Returns a value as JSON; a text that cannot be mistaken for another value has no quotes.
 std::string text_of_cell(const ConfigValue& value) {
   if (value.kind == ConfigKind::text && !json_if_valid(value.text) && !value.text.empty()) return value.text;
   if (value.kind == ConfigKind::real) return fmt::format("{}", value.real);
@@ -298,7 +298,7 @@ ConfigValue value_of_cell(const std::string& text, int line) {
   return value_of_json(nlohmann::json(text), line);
 }
 
-// Keys are sorted, as find() expects.
+// Keeps the keys sorted, as find() requires.
 void add_entry(ConfigValue& table, const std::string& key, ConfigValue value) {
   const auto place = std::ranges::lower_bound(table.entries, key, {}, &ConfigEntry::key);
   table.entries.insert(place, {key, std::move(value)});
@@ -319,7 +319,7 @@ struct NamedTable {
   const ConfigValue* table;
 };
 
-// Returns the file's tables: its own keys, tables in it, and rows of lists of tables.
+// Returns the file's tables: its top-level keys, its tables, and the rows of its lists of tables.
 std::vector<NamedTable> tables_of(const ConfigValue& root) {
   std::vector<NamedTable> tables{{std::string(kRootTable), &root}};
   for (const auto& [key, value] : root.entries) {
@@ -338,7 +338,7 @@ bool is_one_table(const std::string& name) {
   return name == "topology" || name == "overhead" || name == "contention" || name == "gpu";
 }
 
-// Returns the tree of the profile's file, of a composed profile that of a file that would hold it.
+// Returns the tree of the profile's file; for a composed profile, the tree of a file that would contain it.
 ConfigFile tree_of(const Profile& profile) {
   ConfigFile file = read_toml(profile.file);
   if (const ConfigValue* name = file.root.find("name"); name != nullptr && name->text == profile.name) return file;
@@ -347,7 +347,7 @@ ConfigFile tree_of(const Profile& profile) {
   return parse_toml(text.str(), profile.name);
 }
 
-// Returns the root of the tree that read_profile would have read, with the lines of the CSV file.
+// Returns the tree that read_profile would have read, with the line numbers of the CSV file.
 ConfigValue tree_of(const CsvTable& csv) {
   ConfigValue root;
   const size_t table_column = csv.column(kTableColumn);
@@ -419,13 +419,13 @@ void import_csv_profile(const ImportOptions& options) {
                        profile.comm.size(), profile.compute.size(), profile.modules.size(), profile.tasks.size()));
 }
 
-// Samples as CSV: op, network, ranks, bytes, seconds; of GEMMs dtype and flops.
+// Samples as CSV: op, network, ranks, bytes, seconds; for GEMMs dtype and flops.
 
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
 
-// The places of the columns; a column that the file lacks is at columns.size().
+// The indices of the columns; columns.size() for a column that the file lacks.
 struct SampleColumns {
   explicit SampleColumns(const CsvTable& csv)
       : op(csv.column("op")),
@@ -465,7 +465,7 @@ ImportedSample sample_of_row(const CsvTable& csv, const CsvTable::Row& row, cons
 }  // namespace
 
 void import_csv(const ImportOptions& options) {
-  ImportedSamples samples("none");  // nothing ran here
+  ImportedSamples samples("none");  // nothing was run by a backend of ours
   size_t rows = 0;
   for (const std::string& path : options.files) {
     const CsvTable csv = read_csv(path);

@@ -1,6 +1,6 @@
 #pragma once
-// The verbs `export` and `import`: profiles, records and plans in other people's formats, and theirs as records.
-// docs/exchange.md says what each format can't.
+// The verbs `export` and `import`: write profiles, records and plans in other programs' formats, and read theirs into
+// records. docs/exchange.md lists what each format cannot express.
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,23 +23,23 @@ struct ImportOptions {
   std::string format;
   std::vector<std::string> files;
   std::string cluster = "imported";
-  std::string op, network;  // empty: as the files say
+  std::string op, network;  // empty: taken from the files
   std::optional<int> nodes, ranks, ranks_per_node;
-  std::optional<int> experts;  // of a test that prints rates alone
+  std::optional<int> experts;  // experts in a test that only prints rates
   bool in_place = false;
-  std::string dtype;  // of GEMMs whose kernels' names say none; empty: they are left out
-  std::string map;    // CSV of kernels' kinds; empty: none
+  std::string dtype;  // type of GEMMs whose kernels' names give none; empty: they are left out
+  std::string map;    // CSV file with kinds of kernels; empty: none
   std::string out;
   Asked asked;
 };
 
-/// Return the formats' names, "csv|tutel|...".
+/// Return the names of the formats, "csv|tutel|...".
 std::string export_formats();
 std::string import_formats();
 
-/// Writes one document, and on stderr what the format can't say. Throws BadInput.
+/// Writes one document, and notes on stderr on what the format cannot express. Throws BadInput.
 int run_export(const ExportOptions& options);
-/// Appends records that `fit` takes, and says on stderr what was understood and what was left out. Throws BadInput.
+/// Appends records for `fit`, and reports on stderr what was read and what was left out. Throws BadInput.
 int run_import(const ImportOptions& options);
 
 }  // namespace moe::exchange

@@ -1,4 +1,4 @@
-// What benchmarks of expert parallelism print: DeepEP's tests, of its versions 1 and 2, and nccl_ep's ep_bench.
+// Output of expert-parallel benchmarks: DeepEP's tests (versions 1 and 2) and nccl_ep's ep_bench.
 // A dispatch, or a combine, counts as an alltoall of k copies of each token's row in 16 bits, whatever is really sent.
 #include <algorithm>
 #include <charconv>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr double kBytesOfElement = 2;  // BF16
 
-// Returns the number right behind a text; none: the line lacks it.
+// Returns the number directly after a text; none if the line lacks it.
 std::optional<double> number_behind(std::string_view line, std::string_view text) {
   const size_t found = line.find(text);
   if (found == std::string_view::npos) return std::nullopt;
@@ -35,7 +35,7 @@ std::optional<double> number_behind(std::string_view line, std::string_view text
   return error == std::errc{} && std::isfinite(number) && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
-// Returns the number right before a text.
+// Returns the number directly before a text.
 std::optional<double> number_before(std::string_view line, std::string_view text) {
   const size_t found = line.find(text);
   if (found == std::string_view::npos) return std::nullopt;
@@ -48,14 +48,14 @@ bool has(std::string_view line, std::string_view text) { return line.find(text) 
 // The configuration that a program prints before its times; 0: not printed.
 struct RunConfig {
   double tokens = 0, hidden = 0, top_k = 0, experts = 0;
-  double node_limit = 0;  // nodes to which a token goes at most
+  double node_limit = 0;  // most nodes to which a token is sent
   int nodes = 0, ranks = 0;
 
   double bytes() const { return tokens * top_k * hidden * kBytesOfElement; }
-  // Returns how many of `groups` equal parts of the experts a token's k experts lie in, on average, where all sets of k
-  // are as likely.
+  // Returns the mean number of the `groups` equal parts of the experts in which a token's k experts lie, if all sets of
+  // k experts are equally likely.
   double parts_of_token(double groups) const {
-    double missed = 1;  // the share of tokens of which a part has none
+    double missed = 1;  // the share of tokens with no expert in a given part
     for (int i = 0; i < top_k; ++i) missed *= std::max(0.0, experts - experts / groups - i) / (experts - i);
     return groups * (1 - missed);
   }
@@ -70,7 +70,7 @@ struct ExchangeTime {
   std::string network = {};
 };
 
-// Reads one file's lines, whatever stands before what the programs print.
+// Reads the lines of one file; other text may precede what the programs print.
 class ExpertParallelLog {
  public:
   ExpertParallelLog(std::string path, const ImportOptions& options) : path_(std::move(path)), options_(options) {}
@@ -85,9 +85,9 @@ class ExpertParallelLog {
     if (in_summary_) read_summary(line);
   }
 
-  // Throws BadInput unless there are times, of 16 bits.
+  // Throws BadInput unless there are times of exchanges in 16 bits.
   void finish(ImportedSamples& samples) {
-    begin_run();  // which ends the last one
+    begin_run();  // ends the last run
     std::map<Kind, int> counts;
     for (const ExchangeTime& time : times_) {
       ++counts[time.kind];
@@ -158,7 +158,7 @@ class ExpertParallelLog {
 
   static int whole(double number) { return number < 1e6 ? static_cast<int>(number) : 0; }
 
-  // Adds a time of what the configuration describes.
+  // Adds a time for the current configuration.
   void add(Kind kind, double seconds, const std::string& network) {
     require<BadInput>(run_.bytes() > 0, "{}: found times without their configuration, expected {}", path_,
                       "the lines before them, with tokens, hidden and top-k");
@@ -166,7 +166,7 @@ class ExpertParallelLog {
     times_.push_back({kind, run_.bytes(), seconds, ranks_of(inside), inside ? "intra" : "inter"});
   }
 
-  // Returns whether so many ranks are those of one node.
+  // Returns whether this many ranks fit on one node.
   bool is_inside(int ranks) const {
     if (options_.network.empty() && options_.ranks_per_node) return ranks <= *options_.ranks_per_node;
     return network_asked(options_, path_ + " (without --ranks-per-node)") == "intra";
@@ -236,7 +236,7 @@ class ExpertParallelLog {
       ++unreadable_;
       return;
     }
-    if (low_latency_ranks_.contains(whole(*rank))) end_low_latency();  // the next of several tests
+    if (low_latency_ranks_.contains(whole(*rank))) end_low_latency();  // this rank again: the next of several tests
     low_latency_ranks_.insert(whole(*rank));
     low_latency_bytes_ += *rate * *us * 1e3;
     low_latency_s_ = std::max(low_latency_s_, *us * 1e-6);
@@ -282,7 +282,7 @@ class ExpertParallelLog {
   }
 
   // Reads the times that the host observed, "Dispatch (BF16):  avg=.. us" and "Combine:     total=.. us (min=..)";
-  // those of kernels alone follow.
+  // times of kernels alone come after them.
   void read_summary(const std::string& line) {
     if (has(line, "Kernel-only") || has(line, "based on kernel time")) in_summary_ = false;
     const bool dispatches = has(line, "Dispatch"), combines = has(line, "Combine");
@@ -304,7 +304,7 @@ class ExpertParallelLog {
   bool in_summary_ = false, fp8_ = false;
   std::set<int> low_latency_ranks_;
   double low_latency_bytes_ = 0, low_latency_s_ = 0;
-  std::map<Kind, double> elastic_s_;  // of one test, its slowest rank's
+  std::map<Kind, double> elastic_s_;  // times of one test's slowest rank
   int unreadable_ = 0;
 };
 

@@ -57,7 +57,7 @@ void check_read(const ExportFormat& format, const ExportOptions& o) {
                       "{}: found format {}, which has no use for it", flag, format.name);
 }
 
-// Refuses a file that no format reads, and a plan where the format is one of records.
+// Refuses a file that no format can read, and a plan if the format needs records.
 void check_file(const ExportFormat& format, const ExportOptions& o) {
   const bool of_plans = format.flags.find("--schedule") != std::string_view::npos;
   require<BadInput>(of_plans || !is_plan(o.file),
@@ -108,7 +108,7 @@ double seconds_of(const CaseRecord& record) {
   return record.prediction.has("total_s") ? record.prediction.number("total_s", record.where) : 0;
 }
 
-// Google Benchmark's JSON, as its tools/compare.py, github-action-benchmark and bencher read it.
+// Google Benchmark's JSON, in the form that its tools/compare.py, github-action-benchmark and bencher read.
 
 namespace {
 
@@ -121,7 +121,7 @@ double number_or_zero(const Fields& fields, std::string_view name) {
 Json context_of(const RunHeader& header) {
   const double load = number_or_zero(header.conditions, "load1");
   return {{"date", header.started},
-          {"host_name", ""},  // which no record has
+          {"host_name", ""},  // records have no host name
           {"executable", "moetune"},
           {"num_cpus", static_cast<int64_t>(number_or_zero(header.machine, "cores"))},
           {"mhz_per_cpu", static_cast<int64_t>(number_or_zero(header.conditions, "mhz"))},
@@ -171,21 +171,21 @@ void write_google_benchmark(const ExportOptions& options, std::ostream& out) {
   out << document_text(Json{{"context", context_of(run.header)}, {"benchmarks", rows}}) << "\n";
 }
 
-// A history for Apache Otava: one row a run, one metric a case, as its CSV and JSON importers read them.
+// A history for Apache Otava: one row for each run and one metric for each case, as its CSV and JSON importers expect.
 
 namespace {
 
 struct HistoryRow {
   std::string started, commit, version;
-  std::map<std::string, double> seconds;  // by metric
+  std::map<std::string, double> seconds;  // seconds by metric
 };
 
 struct MetricHistory {
-  std::vector<std::string> metrics;  // that every run has
-  std::vector<HistoryRow> rows;      // by time
+  std::vector<std::string> metrics;  // metrics that every run has
+  std::vector<HistoryRow> rows;      // sorted by time
 };
 
-// Otava gives names of metrics to others as they are: letters, digits and _ - . alone.
+// Otava passes names of metrics on unchanged, so only letters, digits and _ - . are kept.
 std::string metric_name(const std::string& key) {
   std::string name = key;
   for (char& c : name)
@@ -196,7 +196,7 @@ std::string metric_name(const std::string& key) {
 HistoryRow row_of(const Run& run, const std::string& file) {
   HistoryRow row{run.header.started, "", run.header.version, {}};
   if (run.header.git.has("commit")) row.commit = run.header.git.text("commit", "git");
-  std::map<std::string, std::string> keys;  // by metric
+  std::map<std::string, std::string> keys;  // keys by metric
   for (const CaseRecord& record : run.cases) {
     const double seconds = seconds_of(record);
     if (record.status != CaseStatus::ok || !(seconds > 0) || is_of_gate(record) || is_repeat(record)) continue;
@@ -243,7 +243,7 @@ MetricHistory history_of(const ExportOptions& options) {
   return history;
 }
 
-// Returns the seconds since 1970 of "2025-01-31T12:00:00Z".
+// Returns the seconds since 1970 of a time such as "2025-01-31T12:00:00Z".
 int64_t epoch_seconds(const std::string& utc) {
   int year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0;
   const int read = std::sscanf(utc.c_str(), "%d-%d-%dT%d:%d:%dZ", &year, &month, &day, &hour, &minute, &second);

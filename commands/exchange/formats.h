@@ -1,5 +1,5 @@
 #pragma once
-// The formats: each writes what the options ask for, or reads files into records. docs/exchange.md and docs/imports.md
+// The formats: each writes what the options request, or reads files into records. docs/exchange.md and docs/imports.md
 // describe them.
 #include <iosfwd>
 #include <string>
@@ -35,9 +35,9 @@ void import_aisimulate(const ImportOptions& options);
 void write_profile_csv(const ExportOptions& options, std::ostream& out);
 void write_record_csv(const Run& run, std::ostream& out);
 
-/// Returns a case's seconds, forward + backward or the operation's: measured, else predicted; 0: it has neither.
+/// Returns a case's seconds (forward + backward, or the operation's): measured, else predicted; 0 if it has neither.
 double seconds_of(const CaseRecord& record);
-/// Returns the slowest rank's seconds in each iteration of a case; empty: it has no samples.
+/// Returns the slowest rank's seconds in each iteration of a case; empty if it has no samples.
 std::vector<double> samples_of(const CaseRecord& record);
 
 }  // namespace moe::exchange

@@ -1,4 +1,4 @@
-// Settings of frameworks whose layers are made in Python: JSON of the arguments, and beside them what they don't say.
+// Settings of frameworks whose layers are made in Python: JSON of the arguments, and notes on the differences.
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -14,8 +14,8 @@
 namespace moe::exchange {
 namespace {
 
-// The arguments below `maker`, a function or class; above them what the records say; behind them a configuration file
-// that stands in their place, where the framework has one.
+// Writes the notes and the records' values, then `maker` (a function or class) and its arguments, then, if the
+// framework has one, a configuration file that can replace them.
 void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std::string_view maker,
                      const Json& arguments, std::ostream& out, const Json& config = {}) {
   const CaseRecord& record = tuned.chosen.record;
@@ -46,7 +46,7 @@ void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_l
 
 }  // namespace
 
-// Arguments of tutel.moe.moe_layer. Devices that share an expert are a negative number of experts a device.
+// Arguments of tutel.moe.moe_layer. If devices share an expert, the number of experts per device is negative.
 void write_tutel(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of("tutel"));
   const LayerShape& l = tuned.shape.layer;
@@ -76,15 +76,15 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   write_arguments(options, tuned, "tutel.moe.moe_layer", arguments, out);
 }
 
-// Sets a value by its keys from the root, joined by dots.
+// Sets a value at a path of keys from the root, joined by dots.
 void set_key(Json& config, std::string_view keys, Json value) {
   std::string pointer = fmt::format("/{}", keys);
   std::ranges::replace(pointer, '.', '/');
   config[Json::json_pointer(pointer)] = std::move(value);
 }
 
-// Returns DeepSpeed's configuration of groups, micro-batches and experts of a Hugging Face model, and notes what that
-// needs and what it does otherwise.
+// Returns DeepSpeed's configuration of groups, micro-batches and experts for a Hugging Face model, and adds notes on
+// its requirements and differences.
 Json auto_ep(TunedLayer& tuned) {
   const LayerShape& l = tuned.shape.layer;
   const ParallelShape& p = tuned.shape.parallel;
@@ -110,7 +110,7 @@ Json auto_ep(TunedLayer& tuned) {
   return config;
 }
 
-// Arguments of deepspeed.moe.layer.MoE; the expert's module is the caller's.
+// Arguments of deepspeed.moe.layer.MoE; the caller provides the expert's module.
 void write_deepspeed(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of("deepspeed"));
   const LayerShape& l = tuned.shape.layer;
@@ -139,17 +139,17 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
                  {"use_tutel", l.order == "tutel" && l.top_k == 1},
                  {"enable_expert_tensor_parallelism", p.esp > 1}};
   if (l.top_k == 2) {
-    arguments["top2_2nd_expert_sampling"] = false;  // else the second expert is drawn at random
+    arguments["top2_2nd_expert_sampling"] = false;  // otherwise the second expert is drawn at random
     tuned.notes.emplace_back("top2_2nd_expert_sampling: releases of DeepSpeed before 0.14 lack it; leave it out there");
   }
   write_arguments(options, tuned, "deepspeed.moe.layer.MoE", arguments, out, auto_ep(tuned));
 }
 
-// Arguments of Megatron-Core, and of FSMoE's published layer, which is a change to it: a bash array to source.
+// Arguments of Megatron-Core and of FSMoE's published layer, which is a modification of it: a bash array to source.
 
 namespace {
 
-constexpr int64_t kVocabularyStep = 128;  // --make-vocab-size-divisible-by, by default
+constexpr int64_t kVocabularyStep = 128;  // default of --make-vocab-size-divisible-by
 
 class Arguments {
  public:
@@ -164,7 +164,7 @@ class Arguments {
   std::vector<std::string> lines_;
 };
 
-// Returns "001101" as Python's "([0]*2+[1]*2+[0]*1+[1]*1)": which layers have experts.
+// Returns which layers have experts as a Python expression: "([0]*2+[1]*2+[0]*1+[1]*1)" for "001101".
 std::string layer_frequency(std::string_view moe_layers) {
   std::string text;
   for (size_t begin = 0; begin < moe_layers.size();) {
@@ -175,7 +175,7 @@ std::string layer_frequency(std::string_view moe_layers) {
   return fmt::format("\"({})\"", text);
 }
 
-// Returns a model's parameter; 1: the record is of a layer.
+// Returns a parameter of the record's model; 1 if the record is of a layer.
 int64_t recorded(const CaseRecord& record, const char* name) {
   return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
 }
@@ -189,7 +189,7 @@ void add_setting(std::string_view flag, const auto& value, Arguments& a) {
   a.add(commands::setting_of(commands::framework_of("megatron").formats.front(), flag, fmt::format("{}", value)));
 }
 
-// Adds what the model has beside its layers. Megatron-Core ties the output projection unless it is told otherwise.
+// Adds the model's parts besides its layers. Megatron-Core ties the output projection by default.
 void add_ends(const CaseRecord& record, bool latent, Arguments& a) {
   if (record.parameters.has("vocabulary")) {
     a.add("--vocab-size", recorded(record, "vocabulary"));
@@ -198,7 +198,7 @@ void add_ends(const CaseRecord& record, bool latent, Arguments& a) {
   if (recorded_yes(record, "qk_norm") && !latent) a.add("--qk-layernorm");
 }
 
-// Adds latent attention. Its latents have norms with --qk-layernorm alone, and --rope-type yarn is the default.
+// Adds latent attention. Its latents only have norms with --qk-layernorm, and --rope-type yarn is the default.
 void add_latent(const LayerShape& l, Arguments& a) {
   a.add("--multi-latent-attention");
   if (l.q_lora_rank > 0) a.add("--q-lora-rank", l.q_lora_rank);
@@ -223,7 +223,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
     a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
-  if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // to the left and right of a token
+  if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // tokens to the left and to the right
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
   if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
   add_ends(tuned.chosen.record, is_latent(l), a);
@@ -233,7 +233,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   add_setting("--global-batch", l.batch * p.dp * tuned.model.micro_batches, a);
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
   if (!l.bias) a.add("--disable-bias-linear");
-  a.add("--attention-dropout", 0);  // by default it drops
+  a.add("--attention-dropout", 0);  // the default is not 0
   a.add("--hidden-dropout", 0);
   if (is_gated(l.ffn)) a.add("--swiglu");
   if (l.dtype == DType::bfloat16) a.add("--bf16");
@@ -259,7 +259,7 @@ void add_moe(const LayerShape& l, Arguments& a) {
   a.add("--moe-pad-expert-input-to-capacity");
 }
 
-// A comment stays one, whatever a name holds.
+// Keeps a comment on one line, whatever a name contains.
 std::string one_line(std::string text) {
   std::ranges::replace_if(
       text, [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
@@ -312,14 +312,14 @@ void write_megatron_arguments(const ExportOptions& options, bool overlaps, std::
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
   add_moe(l, arguments);
-  // Behind the choice of one expert a softmax is 1, whatever the logits.
+  // A softmax after the choice of a single expert would be 1 for all logits.
   if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
   if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
   if (const int nodes = expert_nodes(tuned.shape.parallel); l.node_limit > 0 && nodes > 1) {
     arguments.add("--moe-router-num-groups", nodes);
     arguments.add("--moe-router-group-topk", std::min<int64_t>(l.node_limit, nodes));
   }
-  // Releases before 0.16 refuse it of other types.
+  // Releases before 0.16 refuse this flag for other types.
   if (l.experts > tuned.shape.parallel.ep && l.dtype == DType::bfloat16) arguments.add("--moe-grouped-gemm");
   if (const int zero = tuned.shape.parallel.zero; zero > 0) add_setting("--zero", zero, arguments);
   if (const Recompute recompute = tuned.shape.parallel.recompute; recompute != Recompute::none)
@@ -353,7 +353,7 @@ void write_yaml(const Json& table, const std::string& indent, std::ostream& out)
   }
 }
 
-// Writes groups, micro-batches and what a rank keeps in YAML that overrides a recipe, which has the model.
+// Writes groups, micro-batches and what a rank keeps as YAML that overrides a recipe, which has the model.
 void write_overrides(const ExportOptions& options, std::string_view format_name, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of("megatron"));
   const LayerShape& l = tuned.shape.layer;
@@ -394,7 +394,7 @@ void write_megatron_bridge(const ExportOptions& options, std::ostream& out) {
 
 void write_nemo(const ExportOptions& options, std::ostream& out) { write_overrides(options, "NeMo", out); }
 
-// The published layer cuts rows alike, checks for alltoall and a capacity factor, and shards experts over TP.
+// The published layer cuts rows in the same way, requires alltoall and a capacity factor, and shards experts over TP.
 void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of("fsmoe"));
   const LayerShape& l = tuned.shape.layer;

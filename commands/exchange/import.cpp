@@ -42,7 +42,7 @@ constexpr std::array<ImportFormat, 8> kImportFormats{{
     {"csv-profile", import_csv_profile, ""},
 }};
 
-// Returns whether one of the words is the flag.
+// Returns whether the flag is one of the words.
 bool has_flag(std::string_view flags, std::string_view flag) {
   return fmt::format(" {} ", flags).find(fmt::format(" {} ", flag)) != std::string::npos;
 }
@@ -159,7 +159,7 @@ std::string network_asked(const ImportOptions& options, const std::string& what)
 
 namespace {
 
-// The rows that any plan needs; several ranks a node, or stages, need more.
+// The rows that every plan needs; plans with several ranks per node, or with stages, need more.
 constexpr std::array<std::string_view, 5> kAsked{"gemm", "alltoall", "allgather", "reducescatter", "allreduce"};
 
 struct RowsByVerdict {

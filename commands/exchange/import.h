@@ -1,5 +1,5 @@
 #pragma once
-// What an import understood: times of operations, as records that `fit` takes.
+// The result of an import: times of operations, as records that `fit` reads.
 #include <map>
 #include <string>
 #include <vector>
@@ -9,18 +9,18 @@
 
 namespace moe::exchange {
 
-/// One measurement of a collective, or of a GEMM.
+/// One measurement of a collective or of a GEMM.
 struct ImportedSample {
   Op op = Op::none;
-  std::string network = {};  // "inter", "intra"; empty of a GEMM
+  std::string network = {};  // "inter" or "intra"; empty for a GEMM
   int ranks = 0;
-  double bytes = 0;        // volume as FSMoE counts it: of an allgather the gathered size
-  std::string dtype = {};  // of a GEMM
-  double flops = 0;        // of a GEMM
+  double bytes = 0;        // volume as FSMoE counts it: for an allgather the gathered size
+  std::string dtype = {};  // for a GEMM
+  double flops = 0;        // for a GEMM
   double seconds = 0;
 };
 
-/// How large the cluster is, as files have it; 0: they do not say.
+/// The size of the cluster according to the files; 0: unknown.
 struct ClusterSize {
   int nodes = 0, ranks_per_node = 0;
 };
@@ -30,13 +30,13 @@ class ImportedSamples {
   explicit ImportedSamples(std::string backend) : backend_(std::move(backend)) {}
 
   void add(const ImportedSample& sample);
-  /// Notes that the cluster is at least so large.
+  /// Records that the cluster is at least this large.
   void see(const ClusterSize& size);
   bool empty() const { return by_key_.empty(); }
 
-  /// Appends one record for each operation, group and size, with its samples as iterations, and says on stderr how many
-  /// records there are, and what fits. Throws BadInput where neither files nor flags say how large
-  /// the cluster is, or where a group is larger.
+  /// Appends one record for each operation, group and size, with its samples as iterations, and reports on stderr the
+  /// number of records and the rows that fit. Throws BadInput if neither files nor flags give the size of the cluster,
+  /// or if a group is larger than the cluster.
   void write(const ImportOptions& options) const;
 
  private:
@@ -49,13 +49,13 @@ class ImportedSamples {
   ClusterSize size_;
 };
 
-/// Returns the network that --network says, for files that name none. Throws BadInput naming `what` of the file.
+/// Returns the network of --network, for files that name none. Throws BadInput naming `what` of the file.
 std::string network_asked(const ImportOptions& options, const std::string& what);
 
-// What a profile can take from imported records, printed at an import's end.
+// The rows of a profile that imported records can provide, printed at the end of an import.
 
-/// Fits the records that an import wrote, and says on stderr which rows are good, which are weak, which can't be used
-/// and why, what a plan needs beside them, and the next command.
+/// Fits the records that an import wrote and reports on stderr which rows are good, weak or unusable and why, what else
+/// a plan needs, and the next command.
 void say_what_fits(const ImportOptions& options);
 
 }  // namespace moe::exchange

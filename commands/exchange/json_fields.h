@@ -1,5 +1,5 @@
 #pragma once
-// Members of others' JSON, whose shape nobody promises: what is missing, or of another type, is nothing.
+// Members of other programs' JSON without a fixed schema: a missing member, or one of another type, counts as empty.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>

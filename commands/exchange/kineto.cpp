@@ -1,4 +1,4 @@
-// Traces of PyTorch's profiler: Chrome traces that Kineto writes.
+// Traces of PyTorch's profiler: Chrome traces written by Kineto.
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Reads a list, or its text "[0, 1, 2]"; some traces cut it short with dots, which leaves it unknown.
+// Reads a list, or its text "[0, 1, 2]". Some traces truncate the text with dots; such a list is unknown.
 std::vector<int> ranks_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return {};
@@ -30,7 +30,7 @@ std::vector<int> ranks_at(const Json& object, const char* key) {
   return ranks;
 }
 
-// Returns 0, unknown, where no group is that large.
+// Returns the number of ranks; 0 (unknown) if the value is no valid number.
 int ranks_in(const Json& object, const char* key, int64_t otherwise) {
   const int64_t ranks = whole_at(object, key, otherwise);
   return std::in_range<int>(ranks) ? static_cast<int>(ranks) : 0;
@@ -69,7 +69,7 @@ std::string matrix_type(const Json& args, const std::vector<std::vector<double>>
   return {};
 }
 
-// Chrome's form of a list of events may lack its end, since those who trace may be killed.
+// Chrome allows a list of events without its end, because a traced program may be killed.
 void close_array(std::string& text) {
   constexpr std::string_view kBlanks = " \t\r\n";
   const size_t first = text.find_first_not_of(kBlanks);
@@ -91,7 +91,7 @@ class EventReader {
     if (category == "cpu_op" || category == "user_annotation") operation(event, args);
   }
 
-  // Takes the operations' own times in a trace without kernels. `groups`: of the processes, as the trace lists them.
+  // If the trace has no kernels, uses the times of the operations. `groups`: the process groups that the trace lists.
   void finish(const Json& groups) {
     trace_.on_gpu = !trace_.kernels.empty();
     if (!trace_.on_gpu) trace_.kernels = std::move(on_cpu_);
@@ -110,7 +110,7 @@ class EventReader {
     return kernel;
   }
 
-  // Reads Gloo's arguments: they say only what goes in, not over which group.
+  // Reads Gloo's arguments, which only give the input sizes, not the group.
   static std::optional<CommArguments> gloo_comm(const std::string& name, const Json& args) {
     constexpr std::string_view kGloo = "gloo:";
     const std::vector<std::vector<double>> dims = dims_of(args);
@@ -148,13 +148,13 @@ class EventReader {
   std::vector<TimedKernel> on_cpu_;
 };
 
-// Reads a trace, compressed by gzip or not. Throws BadInput naming the file.
+// Reads a trace, which may be compressed with gzip. Throws BadInput naming the file.
 RankTrace read_kineto(const std::string& path) {
   RankTrace trace;
   trace.path = path;
   EventReader reader(trace);
   bool events = false;
-  // Events are read one by one, and dropped: traces are large.
+  // Each event is read and then dropped, because traces are large.
   const auto keep = [&](int, Json::parse_event_t what, Json& parsed) {
     if (what != Json::parse_event_t::object_end || !parsed.is_object() || !parsed.contains("ph")) return true;
     reader.read(parsed);

@@ -33,7 +33,7 @@ using Words = std::vector<std::string>;
 bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 bool is_alnum(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-// Returns the number that a word is as a whole; none: it isn't one.
+// Returns the number that a whole word spells; none if it is no number.
 std::optional<double> number_of_word(const std::string& word) {
   double value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
@@ -65,8 +65,8 @@ std::string without_escapes(const std::string& line) {
   return text;
 }
 
-// Matches `pattern` at the beginning of `text`: '0' is a digit, 'A' a letter, '_' one blank or more, others stand for
-// themselves. Returns the number of letters matched, 0 if it does not match.
+// Matches `pattern` at the beginning of `text`: '0' is a digit, 'A' a letter, '_' one or more blanks, and other
+// characters match themselves. Returns the number of characters matched, 0 if it does not match.
 size_t match(std::string_view text, std::string_view pattern) {
   size_t at = 0;
   for (const char p : pattern) {
@@ -85,8 +85,8 @@ size_t match_any(std::string_view text, std::span<const std::string_view> patter
   return 0;
 }
 
-// Returns the length of the timestamp at the beginning of a text: a date in front of a time or none, fractions of a
-// second and a zone behind it. 0: there is none.
+// Returns the length of the timestamp at the beginning of a text: a time with an optional date before it, and with
+// optional fractions of a second and time zone after it. 0 if there is none.
 size_t timestamp_length(std::string_view text) {
   constexpr std::array<std::string_view, 2> kDays{"AAA_AAA_00_", "AAA_AAA_0_"};
   constexpr std::array<std::string_view, 7> kDates{"0000-00-00T", "0000-00-00_", "0000/00/00_", "AAA_00_",
@@ -94,7 +94,7 @@ size_t timestamp_length(std::string_view text) {
   constexpr std::array<std::string_view, 6> kZones{"Z", "+00:00", "-00:00", "+0000", "-0000", "_UTC"};
   constexpr std::array<std::string_view, 2> kYears{"_AAA_0000", "_0000"};
   size_t at = match_any(text, kDays);
-  const bool has_year = at > 0;  // as ctime and date print it, behind the time
+  const bool has_year = at > 0;  // in the format of ctime and date, which put the year after the time
   if (!has_year) at = match_any(text, kDates);
   const size_t time = match(text.substr(at), "00:00:00");
   if (time == 0) return 0;
@@ -108,7 +108,7 @@ size_t timestamp_length(std::string_view text) {
   return at < text.size() && is_alnum(text[at]) ? 0 : at;
 }
 
-// Returns the place of the '#' with which one of nccl-tests' own lines begins, behind whatever a launcher put there.
+// Returns the index of the '#' that begins a line of nccl-tests, after any prefix of a launcher.
 size_t marker(std::string_view line) {
   constexpr std::array<std::string_view, 9> kOwn{
       "Using devices", "Rank", "size", "Collective test ", "nThread", "Out of bounds", "Avg bus", "nccl-tests", "..."};
@@ -133,11 +133,11 @@ void read_rank(const Words& words, TestOutput& out) {
         {number ? static_cast<int>(std::clamp(*number, -1.0, kMostListedRanks)) : -1, behind("Group"), host});
 }
 
-// The places of one half of the table, out of place or in place, counted from the right; 0: there is none.
+// The columns of one half of the table (out of place or in place), counted from the right; 0: missing.
 struct Columns {
   size_t time = 0, algbw = 0, busbw = 0;
   size_t wrong = 0;  // number of wrong results
-  size_t error = 0;  // largest error, of versions that do not count
+  size_t error = 0;  // largest error, in versions that do not count wrong results
 };
 
 Columns columns_of(const Words& head, bool in_place) {
@@ -161,24 +161,24 @@ double error_limit(std::string_view type) {
   return type == "double" ? 1e-12 : 0;
 }
 
-// Returns whether a number can be that bandwidth: it is printed with two digits behind the point, or as many as fit,
-// and so is the time.
+// Returns whether a printed number can be this bandwidth. Both it and the time are printed with two decimals, or as
+// many as fit.
 bool is_bandwidth(double printed, double bytes, double microseconds) {
   const double expected = bytes / microseconds / 1e3;
   return std::abs(printed - expected) <= 0.011 + 0.01 * expected;
 }
 
-// A line of the table under its head.
+// A row of the table, read with the table's header.
 class RowReader {
  public:
   RowReader(Words head, Words words) : head_(std::move(head)), words_(std::move(words)) {
-    if (head_.back() != "timestamp") return;  // a date and a time
+    if (head_.back() != "timestamp") return;  // two words: a date and a time
     head_.pop_back();
     words_.resize(words_.size() - std::min<size_t>(words_.size(), 2));
   }
 
-  // Older versions leave out redop and root where they mean nothing. Other words are missing, or too many, where a line
-  // is torn or holds another's text.
+  // Older versions omit redop and root if they have no meaning. Any other difference in the number of words means that
+  // the line is torn or mixed with another one.
   bool is_whole() const {
     const auto optional = std::ranges::count_if(head_, [](const auto& n) { return n == "redop" || n == "root"; });
     return words_.size() <= head_.size() && words_.size() + static_cast<size_t>(optional) >= head_.size();
@@ -219,7 +219,7 @@ class RowReader {
   Words head_, words_;
 };
 
-// The lines of one source.
+// The lines with one prefix.
 class Stream {
  public:
   explicit Stream(bool in_place) : in_place_(in_place) {}
@@ -231,12 +231,12 @@ class Stream {
       RowReader(head_, words).read(in_place_, outputs.back());
   }
 
-  // Reads the words of a line behind its '#'.
+  // Reads the words after the '#' of a line.
   void read_own(const Words& words) {
     const auto is = [&](size_t i, std::string_view word) { return i < words.size() && words[i] == word; };
     const bool starting = is(2, "starting:") && words.size() > 3, rank = is(0, "Rank");
     const bool header = starting || is(0, "nccl-tests") || is(0, "nThread") || is(0, "Using");
-    // The lists of programs that start side by side are mixed: only rows end a list.
+    // Programs that start side by side print their lists mixed, so only rows end a list.
     if ((header && !outputs.back().empty()) || (rank && has_rows())) begin();
     if (starting) outputs.back().program = words[3];
     if (rank) read_rank(words, outputs.back());
@@ -270,7 +270,7 @@ std::string plain_line(const std::string& line) {
     if (at > 0 && is_alnum(text[at - 1])) continue;
     const size_t length = timestamp_length(std::string_view(text).substr(at));
     if (length == 0) continue;
-    if (at + length >= end) break;  // a column of the table
+    if (at + length >= end) break;  // a column of the table, not a prefix
     return text.erase(at, length);
   }
   return text;
@@ -286,7 +286,7 @@ void add_test_row(const TestRow& row, double wrong, TestOutput& out) {
 }
 
 std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place) {
-  std::map<std::string, Stream, std::greater<>> streams;  // by prefix: a longer one before what it begins with
+  std::map<std::string, Stream, std::greater<>> streams;  // by prefix; longer prefixes come before shorter ones
   std::vector<Stream*> in_order;
   for (std::string raw; std::getline(in, raw);) {
     const std::string line = plain_line(raw);
@@ -308,8 +308,8 @@ std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place) {
   return outputs;
 }
 
-// What nccl-tests prints, and its JSON (-J). Sizes are as here: of an allgather what is gathered, of an alltoall the
-// whole buffer, one's own part included.
+// The output of nccl-tests, and its JSON (-J). Sizes are as in moetune: for an allgather the gathered size, for an
+// alltoall the whole buffer, including the rank's own part.
 
 namespace {
 
@@ -327,7 +327,7 @@ constexpr std::array<Named<Op>, 11> kPrograms{{{"all_reduce", Op::allreduce},
 
 constexpr double kMostRanksOfProcess = 4096;
 
-// Adds every rank. Where no process lists two devices, each lists its first alone, for all its ranks.
+// Adds all ranks. If no process lists two devices, each lists only its first one, for all its ranks.
 void read_devices(const nlohmann::json& config, TestOutput& out) {
   const double here = std::max(1.0, number_at(config, "nthreads")) * std::max(1.0, number_at(config, "ngpus"));
   require<BadInput>(here <= kMostRanksOfProcess, "{}: config: found {} threads x GPUs, expected at most {}", out.path,
@@ -379,14 +379,14 @@ std::vector<TestOutput> read_outputs(const std::string& path, bool in_place) {
   return outputs;
 }
 
-// Returns whether the program's or the file's name is the test's: all_reduce_perf, all_reduce.txt, but no
+// Returns whether the name of a program or file belongs to the test: all_reduce_perf, all_reduce.txt, but not
 // alltoallv_perf.
 bool is_named(const std::string& file, std::string_view test) {
   const bool begins = file.starts_with(test);
   return begins && (file.size() == test.size() || std::isalpha(static_cast<unsigned char>(file[test.size()])) == 0);
 }
 
-// Returns the program of nccl-tests that a program's or a file's name is of; kPrograms.end(): none.
+// Returns the program of nccl-tests to which the name of a program or file belongs; kPrograms.end() if there is none.
 auto find_program(const std::string& path) {
   const std::string name = std::filesystem::path(path).filename();
   return std::ranges::find_if(kPrograms, [&](const Named<Op>& program) { return is_named(name, program.name); });
@@ -404,7 +404,7 @@ Op checked_op(const std::string& name) {
   return *op;
 }
 
-// Returns the op of the program's name; where that is none of nccl-tests', what --op names, else the file's name.
+// Returns the op of the program's name; for other programs the op of --op, or if none is given of the file's name.
 Op op_of_output(const TestOutput& out, const ImportOptions& options) {
   const auto* program = find_program(out.program);
   if (program == kPrograms.end() && !options.op.empty()) return checked_op(options.op);
@@ -418,7 +418,7 @@ Op op_of_output(const TestOutput& out, const ImportOptions& options) {
   return program->value;
 }
 
-// The ranks of an output, and how they share nodes.
+// The ranks of an output, and their distribution over nodes.
 struct TestGroup {
   int ranks = 0;
   std::string network;
@@ -430,8 +430,8 @@ bool has_duplicates(const std::vector<ListedRank>& ranks) {
   return !std::ranges::all_of(ranks, [&](const ListedRank& rank) { return numbers.insert(rank.rank).second; });
 }
 
-// Returns the one list of ranks 0 to n - 1 that every host's program printed, where they ran side by side, one or more
-// on a host; empty: it is something else.
+// Returns the single list of ranks 0 to n - 1 that the programs of all hosts printed side by side, one or more on each
+// host; empty if the list has another form.
 std::vector<ListedRank> list_of_one_host(const std::vector<ListedRank>& ranks) {
   std::map<std::string, std::vector<int>> on_host;
   for (const ListedRank& rank : ranks) on_host[rank.host].push_back(rank.rank);
@@ -467,7 +467,7 @@ void check_list(const std::string& path, const std::vector<ListedRank>& ranks) {
   }
 }
 
-// Sets what the devices say; a list that is not whole says nothing where --ranks is given.
+// Returns the group that the list of devices gives; an empty one if there is no list or flags give all of it.
 TestGroup listed_group(const TestOutput& out, const ImportOptions& options) {
   TestGroup group;
   if (out.ranks.empty() || (options.ranks && options.network.size() > 0 && options.nodes && options.ranks_per_node))
@@ -496,7 +496,7 @@ TestGroup listed_group(const TestOutput& out, const ImportOptions& options) {
   return group;
 }
 
-// Returns the group as flags say, else as the devices do.
+// Returns the group according to the flags, else according to the list of devices.
 TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
   TestGroup group = listed_group(out, options);
   group.ranks = options.ranks.value_or(group.ranks);
@@ -506,21 +506,21 @@ TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
   return group;
 }
 
-// Returns whether a printed busbw over algbw can be `share`: both are rounded to two digits behind the point.
+// Returns whether a printed busbw can be `share` times algbw: both are rounded to two decimals.
 bool is_bus_share(const TestRow& row, double share) {
   constexpr double kRounding = 0.006, kOfLongNumbers = 0.002;
   const double slack = kRounding * (1 + share) + kOfLongNumbers * row.busbw;
   return row.algbw <= 0 || std::abs(row.busbw - share * row.algbw) <= slack;
 }
 
-// Takes out rows whose busbw is not that of the operation and its ranks, which count as unreadable. Throws BadInput if
-// most are: then the operation or the number of ranks is wrong. Some programs print busbw without that factor: where
-// the output names its operation, and no number of ranks makes the factor 1, they are accepted.
+// Removes rows whose busbw does not match the operation and its ranks; they count as unreadable. Throws BadInput if
+// most do not, because then the operation or the number of ranks is wrong. Some programs print busbw without the
+// factor; this is accepted if the output names an operation whose factor is 1 for no number of ranks.
 void check_bandwidths(TestOutput& out, Op op, int ranks) {
   const double share = wire_share(op, ranks);
   const bool is_named = find_program(out.program) != kPrograms.end() && op != Op::allreduce;
   const auto fits = [&](const TestRow& row) { return is_bus_share(row, share) || (is_named && is_bus_share(row, 1)); };
-  // Small bandwidths of two digits fit any share.
+  // Small bandwidths with two decimals match any share.
   const auto proves = [&](const TestRow& row) { return fits(row) && !is_bus_share(row, share / 2); };
   const auto proven = std::ranges::count_if(out.rows, proves);
   const auto wrong = std::stable_partition(out.rows.begin(), out.rows.end(), fits);
@@ -539,7 +539,7 @@ std::string left_out(const TestOutput& out) {
                      out.unreadable);
 }
 
-// A pair sends and receives, whatever ranks do so beside it.
+// The pairs of a sendrecv count as groups of two, however many of them run at once.
 void add_output(TestOutput& out, const ImportOptions& options, ImportedSamples& samples) {
   require<BadInput>(!out.rows.empty(), "{}: found no {} time of {}; {}", out.path,
                     options.in_place ? "in-place" : "out-of-place", program_name(out), left_out(out));
@@ -557,7 +557,7 @@ void add_output(TestOutput& out, const ImportOptions& options, ImportedSamples& 
                        out.rows.size(), left_out(out)));
 }
 
-// Adds a file's outputs; one that can't be used is left out with its reason, unless all are.
+// Adds the outputs of a file. An unusable output is left out with its reason; if all are, throws BadInput.
 void add_file(const std::string& path, const ImportOptions& options, ImportedSamples& samples) {
   std::vector<TestOutput> outputs = read_outputs(path, options.in_place);
   require<BadInput>(std::ranges::any_of(outputs, [](const auto& out) { return !out.rows.empty() || out.wrong > 0; }),

@@ -1,5 +1,5 @@
-// Exports of Nsight Systems: NCCL's ranges say what a collective moves, those of PyTorch's operators what a GEMM
-// multiplies.
+// Exports of Nsight Systems: NCCL's ranges give the size of a collective, and those of PyTorch's operators give the
+// sizes of a GEMM.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -24,7 +24,7 @@ using commands::NsysExport;
 using commands::NsysKernel;
 using commands::NsysRange;
 
-// Reads "[[64, 128], [128, 48], []]".
+// Reads sizes such as "[[64, 128], [128, 48], []]".
 std::vector<std::vector<double>> dims_of_text(std::string_view text) {
   std::vector<std::vector<double>> dims;
   int depth = 0;
@@ -40,8 +40,8 @@ std::vector<std::vector<double>> dims_of_text(std::string_view text) {
   return dims;
 }
 
-// Reads "aten::mm, op_id = 7, sizes = [[64, 128], [128, 48]]", as torch.autograd.profiler.emit_nvtx names ranges; none:
-// the range is something else.
+// Reads "aten::mm, op_id = 7, sizes = [[64, 128], [128, 48]]", the name that torch.autograd.profiler.emit_nvtx gives a
+// range; none if the range is something else.
 std::optional<LaunchingOp> operator_of_range(const std::string& range) {
   constexpr std::array<std::string_view, 3> kFields{", seq = ", ", op_id = ", ", sizes = ["};
   const bool has_field =
@@ -55,10 +55,10 @@ std::optional<LaunchingOp> operator_of_range(const std::string& range) {
 }
 
 struct NamePart {
-  std::string_view part, dtype;  // as C++ names it; empty: one of 8 bits, which no row has
+  std::string_view part, dtype;  // name of the type in C++; empty: a type of 8 bits, for which no row exists
 };
 
-// Returns the type of nvjet_tst_..., nvjet_sm100_hsh_...: the letter of the first matrix.
+// Returns the type of a kernel such as nvjet_tst_... or nvjet_sm100_hsh_...: the letter of the first matrix.
 std::optional<std::string_view> nvjet_type(std::string_view kernel) {
   constexpr std::string_view kPrefix = "nvjet_", kArchitecture = "sm";
   const size_t found = kernel.find(kPrefix);
@@ -72,7 +72,7 @@ std::optional<std::string_view> nvjet_type(std::string_view kernel) {
   return std::nullopt;
 }
 
-// Returns the type of the matrices that the name of a GEMM's kernel says; none: it says none.
+// Returns the type of the matrices by the name of a GEMM's kernel; none if the name has no type.
 std::optional<std::string_view> type_of_kernel(std::string_view kernel) {
   constexpr std::array<NamePart, 17> kParts{{{"e4m3", ""},
                                              {"e5m2", ""},
@@ -97,10 +97,10 @@ std::optional<std::string_view> type_of_kernel(std::string_view kernel) {
   return found == kParts.end() ? std::nullopt : std::optional(found->dtype);
 }
 
-// A process's GPU.
+// A process and its GPU.
 using RankOfExport = std::pair<int64_t, int64_t>;
 
-// What NCCL's calls say of the kernels of one export.
+// The calls of NCCL that launched the kernels of one export.
 class NcclCalls {
  public:
   explicit NcclCalls(const NsysExport& from) : from_(from) {
@@ -119,11 +119,11 @@ class NcclCalls {
       if (const int launched_in = call_around(kernel); launched_in >= 0) ++kernels_[launched_in];
   }
 
-  // Returns what a kernel moves; none: no call says. Ranks are unknown where they are 0.
+  // Returns the sizes that a kernel's call gives; none if no call does. The number of ranks is 0 if unknown.
   std::optional<CommArguments> arguments_of(const NsysKernel& kernel, const std::map<uint64_t, int>& ranks,
                                             const std::optional<int>& otherwise) const {
     const int call = call_around(kernel);
-    if (call < 0 || kernels_.at(call) != 1) return std::nullopt;  // of several kernels none says its share
+    if (call < 0 || kernels_.at(call) != 1) return std::nullopt;  // a call does not give the shares of several kernels
     const std::vector<int>& calls = calls_.at(call);
     const NsysRange& first = at(calls.front());
     CommArguments c;
@@ -140,14 +140,14 @@ class NcclCalls {
       const bool sent = range.name == "ncclSend", received = range.name == "ncclRecv";
       sends += sent ? 1 : 0, receives += received ? 1 : 0;
       if (!sent && !received && range.name != first.name) return std::nullopt;
-      // NCCL names the bytes of one message: of a rank's part, where every rank has one.
+      // NCCL gives the bytes of one message, which is one rank's part if every rank has one.
       const double whole = bytes * c.group_size;
       c.elements_in += received ? 0 : range.name == "ncclReduceScatter" || range.name == "ncclAlltoAll" ? whole : bytes;
       c.elements_out += sent ? 0 : range.name == "ncclAllGather" || range.name == "ncclAlltoAll" ? whole : bytes;
     }
     if (sends + receives > 0) {
       if (sends + receives != std::ssize(calls)) return std::nullopt;
-      // PyTorch and NCCL's users write an AlltoAll as a group. One of fewer messages is of pipeline stages.
+      // PyTorch and users of NCCL write an AlltoAll as a group. A group with fewer messages belongs to pipeline stages.
       const int most = std::max(sends, receives);
       if (most > 1 && most < c.group_size - 1) return std::nullopt;
       if (most > 1) c.name = "all_to_allv";
@@ -158,7 +158,7 @@ class NcclCalls {
  private:
   const NsysRange& at(int range) const { return from_.ranges[range]; }
 
-  // Returns the call, or the end of a group of calls, in which a kernel of NCCL was launched; -1: none.
+  // Returns the call, or the end of a group of calls, in which a kernel of NCCL was launched; -1 if there is none.
   int call_around(const NsysKernel& kernel) const {
     if (kernel.name.find("nccl") == std::string::npos) return -1;
     for (int r = kernel.range; r >= 0; r = at(r).parent)
@@ -167,8 +167,8 @@ class NcclCalls {
   }
 
   const NsysExport& from_;
-  std::map<int, std::vector<int>> calls_;  // by range: itself, or those of the group that it ends
-  std::map<int, int> kernels_;             // by range: how many kernels were launched in it
+  std::map<int, std::vector<int>> calls_;  // by range: the call itself, or the calls of the group that it ends
+  std::map<int, int> kernels_;             // by range: number of kernels launched in it
 };
 
 bool is_point_to_point(const CommArguments& c) { return c.name == "ncclSend" || c.name == "ncclRecv"; }
@@ -227,7 +227,7 @@ class NsysImport {
     }
   }
 
-  // Sets the operator around the launch of a kernel; its first kernel whose name says so tells the type.
+  // Sets the operator around a kernel's launch. Its type comes from its first kernel whose name has one.
   void add_operator(const NsysExport& from, const NsysKernel& kernel, TimedKernel& timed, RankTrace& rank) {
     for (int r = kernel.range; r >= 0; r = from.ranges[r].parent) {
       std::optional<LaunchingOp> op = operator_of_range(from.ranges[r].name);
@@ -240,8 +240,8 @@ class NsysImport {
     }
   }
 
-  // Throws BadInput where the ranks of a communicator recorded different numbers of its collectives: which of them are
-  // the same is unknown then. Pipelines send and receive more in their middle.
+  // Throws BadInput if the ranks of a communicator recorded different numbers of its collectives, because then they
+  // cannot be matched. Sends and receives are not compared: the middle stages of a pipeline have more.
   static void check_apart(const std::vector<RankTrace>& traces) {
     std::map<std::pair<std::string, std::string>, std::map<const RankTrace*, int>> counts;
     for (const RankTrace& trace : traces)
@@ -257,7 +257,7 @@ class NsysImport {
     }
   }
 
-  // Numbers the collectives of each communicator, so that uneven ones meet too.
+  // Numbers the collectives of each communicator, so that those of different sizes are matched too.
   static void set_sequences(std::vector<RankTrace>& traces) {
     for (RankTrace& trace : traces) {
       std::map<std::pair<std::string, std::string>, int64_t> next;
@@ -267,7 +267,7 @@ class NsysImport {
     }
   }
 
-  // Sets the network of communicators of which every rank is here; hosts stay where that is so of all.
+  // Sets the network of each communicator of which every rank was recorded. Clears the hosts unless all were complete.
   void set_networks(std::vector<RankTrace>& traces) const {
     std::map<std::string, std::set<const RankTrace*>> ranks;
     for (const RankTrace& trace : traces)
@@ -295,7 +295,7 @@ class NsysImport {
   std::vector<NsysExport> exports_;
   std::map<uint64_t, int> ranks_;  // by communicator
   std::set<std::tuple<std::string, int64_t, int64_t>> seen_;
-  ptrdiff_t untyped_ = 0;  // GEMMs
+  ptrdiff_t untyped_ = 0;  // GEMMs of an unknown type
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Messages of Protocol Buffers as bytes: tags, varints and what has a length
+// Messages of Protocol Buffers as bytes: tags, varints and length-delimited fields
 // (https://protobuf.dev/programming-guides/encoding).
 #include <bit>
 #include <cstdint>
@@ -15,7 +15,7 @@ class Message {
     bytes += static_cast<char>(value);
   }
 
-  /// Appends a field of uint64, enum or bool, or of int64 that is not negative.
+  /// Appends a field of type uint64, enum or bool, or a non-negative int64.
   Message& number(int field, uint64_t value) {
     tag(field, 0);
     append_varint(bytes_, value);
@@ -34,7 +34,7 @@ class Message {
     return *this;
   }
   Message& message(int field, const Message& value) { return text(field, value.bytes_); }
-  /// Appends a repeated number, packed; nothing where there are no values.
+  /// Appends a packed repeated number; nothing if there are no values.
   template <class Numbers>
   Message& numbers(int field, const Numbers& values) {
     std::string packed;

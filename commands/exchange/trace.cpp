@@ -23,7 +23,7 @@ bool is_gemm_op(std::string_view name) {
 
 namespace {
 
-// How c10d and NCCL name collectives, and whose elements are the volume.
+// The names of collectives in c10d and NCCL. `of_output`: the volume is the output's size, not the input's.
 struct NamedCollective {
   std::string_view name;
   Op op;
@@ -53,7 +53,7 @@ constexpr std::array<NamedCollective, 20> kCollectives{{{"allreduce", Op::allred
 struct NamedType {
   std::string_view name;
   int bytes;
-  std::string_view dtype;  // ours; empty: none
+  std::string_view dtype;  // our name of the type; empty: none
 };
 constexpr std::array<NamedType, 24> kTypes{{{"Float", 4, "float32"},
                                             {"float", 4, "float32"},
@@ -80,27 +80,27 @@ constexpr std::array<NamedType, 24> kTypes{{{"Float", 4, "float32"},
                                             {"Float8_e4m3fn", 1, ""},
                                             {"Float8_e5m2", 1, ""}}};
 
-// Names of GEMM kernels, where the operation that launched one is unknown.
+// Parts of the names of GEMM kernels, used if the operation that launched one is unknown.
 constexpr std::array<std::string_view, 11> kGemmKernels{"gemm",  "cutlass", "wgmma",  "xmma",   "nvjet", "sm80_",
                                                         "sm90_", "sm100_",  "cublas", "splitK", "Cijk_"};
 constexpr std::array<std::string_view, 5> kAttentionKernels{"flash_fwd", "flash_bwd", "fmha", "attention", "sdpa"};
 
-// Of (m, k) x (k, n), `batch` times.
+// The size of a product (m, k) x (k, n) that is computed `batch` times.
 struct GemmSize {
   double m = 0, k = 0, n = 0, batch = 1;
 
   double multiplied() const { return batch * m * k * n; }
-  // A matrix is so thin that memory, not arithmetic, takes the time.
+  // Returns whether a matrix is so thin that memory, not arithmetic, determines the time.
   bool is_thin() const {
-    constexpr double kThin = 16;  // rows of a tile of matrix units
+    constexpr double kThin = 16;  // rows of a tile of the matrix units
     return std::min({m, k, n}) < kThin;
   }
 };
 
 using Dims = std::vector<std::vector<double>>;
 
-// Returns the first of the two factors among the inputs; dims.size(): there is none. Sums come first in addmm and its
-// like, outputs and scales last; of other operations, which --map names, the last two matrices are the factors.
+// Returns the index of the first factor among the inputs; dims.size() if there is none. In addmm and its like the
+// addend comes first; outputs and scales come last. For other operations (--map), the last two matrices count.
 size_t first_factor(const LaunchingOp& op) {
   const Dims& dims = op.dims;
   const auto is_matrix = [&](size_t i) { return i < dims.size() && dims[i].size() >= 2; };
@@ -112,7 +112,7 @@ size_t first_factor(const LaunchingOp& op) {
   return is_matrix(first) && is_matrix(first + 1) ? first : dims.size();
 }
 
-// Returns the size by the shapes of the operation's inputs; none: they are missing, or are not those of a product.
+// Returns the size by the shapes of the operation's inputs; none if they are missing or not those of a product.
 std::optional<GemmSize> gemm_size(const LaunchingOp& op) {
   const size_t first = first_factor(op);
   if (first == op.dims.size()) return std::nullopt;
@@ -120,9 +120,9 @@ std::optional<GemmSize> gemm_size(const LaunchingOp& op) {
   GemmSize size{.m = a[a.size() - 2], .k = a.back(), .n = b.back()};
   if (b[b.size() - 2] != size.k) {
     if (b.back() != size.k) return std::nullopt;
-    size.n = b[b.size() - 2];  // a weight of (n, k), as linear layers keep it
+    size.n = b[b.size() - 2];  // a weight stored as (n, k), as in linear layers
   }
-  // Groups of a 3-D factor share out the rows or columns of the other one.
+  // The groups of a 3-D factor divide the rows or columns of the other factor.
   const bool is_grouped = op.name.find("grouped_mm") != std::string::npos;
   if (!is_grouped || b.size() > 2)
     for (size_t i = 0; i + 2 < a.size(); ++i) size.batch *= a[i];
@@ -135,14 +135,14 @@ enum class KernelKind : uint8_t { collective, gemm, attention, other };
 struct MappedKernel {
   std::string letters;
   KernelKind kind;
-  Op op = Op::none;  // of a collective
+  Op op = Op::none;  // for a collective
 };
 
 bool has_any(std::string_view name, std::span<const std::string_view> parts) {
   return std::ranges::any_of(parts, [&](auto part) { return name.find(part) != std::string_view::npos; });
 }
 
-// Returns the beginning of a kernel's name: templates make names of thousands of letters.
+// Returns the beginning of a kernel's name, because names of templates have thousands of letters.
 std::string short_name(const std::string& name) {
   constexpr size_t kLetters = 80;
   return name.size() <= kLetters ? name : name.substr(0, kLetters) + "...";
@@ -169,7 +169,7 @@ std::vector<MappedKernel> map_of(const std::string& path) {
   return map;
 }
 
-// Counts what one trace held, for people.
+// Counts of the contents of one trace, for messages.
 struct TraceCounts {
   struct Sum {
     int kernels = 0;
@@ -178,7 +178,7 @@ struct TraceCounts {
     std::string text() const { return fmt::format("{} ({})", kernels, human_seconds(us * 1e-6)); }
   };
   Sum collectives, gemms, attention, unknown, sizeless, other;
-  Sum without_arguments;  // of the collectives without sizes: NCCL's arguments are missing
+  Sum without_arguments;  // collectives without sizes, because NCCL's arguments are missing
   int without_duration = 0;
   std::map<int64_t, Sum> streams;
   std::map<std::string, Sum> others;
@@ -233,8 +233,8 @@ class TraceImport {
     bool is_thin = false;
   };
 
-  // Identifies a collective on all its ranks: group, operation, its number in the group (-1: the trace doesn't say, and
-  // its size counts too), and how many like it came before.
+  // Identifies a collective on all its ranks: group, operation, its number in the group (-1: not in the trace, and then
+  // its size is included), and how many equal ones came before.
   using Place = std::tuple<std::string, std::string, int64_t, int>;
 
   KernelKind kind_of(const TimedKernel& kernel, const LaunchingOp* op, Op& collective) const {
@@ -286,7 +286,7 @@ class TraceImport {
     return std::ranges::find(kCollectives, collective, &NamedCollective::name) != kCollectives.end();
   }
 
-  // A rank that comes early waits in its kernel: of several ranks' traces the shortest counts.
+  // A rank that comes early waits inside its kernel, so the shortest time over the traces of several ranks counts.
   bool add_collective(const TimedKernel& kernel, const CommArguments& comm, Op mapped) {
     const auto* named = std::ranges::find(kCollectives, comm.name, &NamedCollective::name);
     const auto* type = std::ranges::find(kTypes, comm.dtype, &NamedType::name);
@@ -296,7 +296,7 @@ class TraceImport {
     s.op = mapped == Op::none ? named->op : mapped;
     const bool of_output = known ? named->of_output : s.op == Op::allgather;
     s.bytes = (of_output ? comm.elements_out : comm.elements_in) * type->bytes;
-    // Where ranks send different amounts, the one that sends or receives the most sets the pace.
+    // If ranks send different amounts, the one that sends or receives the most determines the time.
     if (s.op == Op::alltoall) s.bytes = std::max(comm.elements_in, comm.elements_out) * type->bytes;
     s.ranks = comm.group_size;
     s.network = network_of_group(comm);
@@ -324,7 +324,7 @@ class TraceImport {
     return inside ? "intra" : "inter";
   }
 
-  // Several kernels of one operation (split over k, and what sums it up) are one GEMM.
+  // Several kernels of one operation (a split over k, and the sum of its parts) count as one GEMM.
   bool add_gemm(const TimedKernel& kernel, const LaunchingOp& op) {
     const auto* type = std::ranges::find(kTypes, op.dtype, &NamedType::name);
     const auto size = gemm_size(op);
@@ -342,7 +342,7 @@ class TraceImport {
     return std::ranges::any_of(gemms_, [&](const auto& g) { return !g.is_thin && g.sample.dtype == dtype; });
   }
 
-  // Returns how many GEMMs are left out because memory takes their time; all are kept where all are thin.
+  // Returns how many GEMMs are left out because memory determines their time; all are kept if all are thin.
   int thin_gemms() const {
     return static_cast<int>(std::ranges::count_if(
         gemms_, [&](const ImportedGemm& gemm) { return gemm.is_thin && has_thick(gemm.sample.dtype); }));
@@ -370,9 +370,9 @@ class TraceImport {
   const ImportOptions& options_;
   const TraceNeeds needs_;
   std::vector<MappedKernel> map_;
-  std::string path_;  // of the trace that is read
+  std::string path_;  // file of the current trace
   std::map<Place, ImportedSample> collectives_;
-  std::map<Place, int> places_;                     // of the trace that is read: how many of them came
+  std::map<Place, int> places_;                     // number of collectives of each place in the current trace
   std::map<int64_t, ImportedGemm> gemms_of_trace_;  // by external id
   std::vector<ImportedGemm> gemms_;
   std::map<std::string, int> ranks_of_host_;

@@ -47,13 +47,13 @@ const TimedCase* first_of(const std::vector<TimedCase>& cases, std::span<const s
   return found == cases.end() ? nullptr : &*found;
 }
 
-// Returns the framework that the case was planned for; empty: none.
+// Returns the framework that the case was planned for; empty if none.
 std::string framework_of(const CaseRecord& record) {
   return record.parameters.has("framework") ? record.parameters.text("framework", record.where) : "";
 }
 
-// The case that was chosen: planned for the framework, else of an exact schedule before one of a close one, measured
-// before predicted.
+// The chosen case: one planned for the framework; else one of an exact schedule before one of a close schedule, and a
+// measured case before a predicted one.
 struct Found {
   std::vector<TimedCase> cases;
   const TimedCase* chosen = nullptr;
@@ -102,14 +102,14 @@ void read_dense_layers(const CaseRecord& record, TunedLayer& tuned) {
   tuned.moe_layers = fields.text("moe_layers", record.where);
 }
 
-// Returns the record's model. A run may be of some of its layers.
+// Returns the record's model, with 0 layers if the record is of a run, which may have run only some of them.
 ModelShape model_of(const CaseRecord& record) {
   ModelShape model = commands::model_of(record.parameters, record.where);
   if (!record.key.starts_with("plan/") && !record.key.starts_with("framework/")) model.layers = 0;
   return model;
 }
 
-// Notes the parts of the layer that none of the framework's settings say.
+// Notes the parts of the layer for which the framework has no setting.
 void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
   std::vector<std::string>& notes = tuned.notes;
@@ -188,9 +188,9 @@ void log_notes(const ExportOptions& options, const TunedLayer& tuned) {
 
 namespace {
 
-constexpr double kSameSeconds = 1e-6;  // relative
+constexpr double kSameSeconds = 1e-6;  // relative difference below which times count as equal
 
-// Returns whether degrees and the split of gradients are all that the schedule decides.
+// Returns whether degrees and the split of gradients are the only decisions of the schedule.
 bool is_told_by_records(const Schedule& schedule) {
   return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
          schedule.gradients != GradientPolicy::beside_dense;
@@ -217,7 +217,7 @@ TimedCase chosen_case_of(const ExportOptions& options) {
   return *chosen;
 }
 
-// Warns if the plan is not the one that the record's prediction is of.
+// Warns if the plan's time differs from the record's prediction.
 void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
   if (!record.prediction.has("total_s")) return;
   const double recorded_s = record.prediction.number("total_s", record.where);

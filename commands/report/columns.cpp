@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kDigitsOf64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// Writes every index in as many digits as the greatest needs.
+// Writes every index with as many digits as the largest one needs.
 Json words_json(const std::vector<Json>& cells) {
   Json words = Json::array();
   std::map<std::string, size_t> known;

@@ -1,5 +1,5 @@
 #pragma once
-// Rows as columns of JSON: what all rows share is written once, and so is a value that many have.
+// Rows as columns of JSON: a value that all rows share, or that many rows have, is written once.
 #include <map>
 #include <string>
 #include <string_view>
@@ -10,35 +10,35 @@
 
 namespace moe::report {
 
-/// Digits of numbers in the page: more than it shows, so that what it recomputes agrees to these.
+/// Digits of numbers in the page. It shows fewer, so that values that it recomputes agree in the digits shown.
 inline constexpr int kDigits = 9;
-/// Returns the number with so many digits; null where it is not finite.
+/// Returns the number with `digits` digits; null if it is not finite.
 Json rounded(double value, int digits = kDigits);
 Json rounded(const std::vector<double>& values, int digits = kDigits);
-/// Returns the value, a number with kDigits.
+/// Returns the value; a number with kDigits digits.
 Json cell_of(const Scalar& value);
 Json object_of(const Fields& fields);
 
-/// A table that grows by rows. A cell that a row lacks is null.
+/// A table to which rows are appended. A cell that a row lacks is null.
 class Columns {
  public:
-  /// Begins a row and returns its index.
+  /// Appends a row and returns its index.
   size_t add_row() { return rows_++; }
   /// Sets a cell of the last row.
   void set(std::string_view column, Json value) { set(rows_ - 1, column, std::move(value)); }
   void set(size_t row, std::string_view column, Json value);
-  /// Empties the cells of a row.
+  /// Clears the cells of a row.
   void clear(size_t row);
   size_t rows() const { return rows_; }
 
   /// Returns {"rows": N, "columns": {NAME: COLUMN}}. A column is {"all": VALUE}, or the shorter of {"values": [..]} and
-  /// {"words": distinct values, "at": TEXT}. TEXT has the index into words of each row, all in equally many digits of
-  /// base 64, the greatest first; digits are those of RFC 4648. The page reads it in commands/report/page/table.js.
+  /// {"words": distinct values, "at": TEXT}. TEXT has the index into words of each row in base 64 (RFC 4648), all with
+  /// equally many digits, the highest first. The page reads it in commands/report/page/table.js.
   Json json() const;
 
  private:
   size_t rows_ = 0;
-  std::vector<std::string> names_;  // in the order in which they were first set
+  std::vector<std::string> names_;  // in the order of their first use
   std::map<std::string, std::vector<Json>, std::less<>> columns_;
 };
 

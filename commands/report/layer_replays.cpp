@@ -8,13 +8,13 @@
 namespace moe::report {
 namespace {
 
-/// The prices of one schedule's plans, each once.
+/// The distinct prices of one schedule's plans.
 class PriceList {
  public:
   PriceList(const LayerPricer& pricer, const LayerPricer& without_starts)
       : pricer_(pricer), without_starts_(without_starts) {}
 
-  /// Returns the price of every task.
+  /// Returns the index of every task's price.
   Json prices_of(const Structure& structure, const std::vector<GradientSlice>& slices) {
     pricer_.price(structure, slices, seconds_);
     without_starts_.price(structure, slices, growing_);
@@ -37,9 +37,9 @@ class PriceList {
   Json take_prices() { return std::move(prices_.list); }
 
  private:
-  static constexpr int kExact = 12;  // digits: sums of many of them are to agree with ours
+  static constexpr int kExact = 12;  // digits: sums of many prices have to agree with ours
   struct Distinct {
-    std::map<std::string, size_t> known;  // by text
+    std::map<std::string, size_t> known;  // index by the value's text
     Json list = Json::array();
   };
   static size_t index_in(Distinct& distinct, Json value) {
@@ -53,8 +53,8 @@ class PriceList {
   Distinct works_, prices_;
 };
 
-// Returns the degrees that both phases are planned at. Where one phase's degree changes what the other takes, or a
-// degree takes long to decide, these are the decided ones alone.
+// Returns the degrees at which both phases are planned. If one phase's degree changes the other's time, or if a degree
+// takes long to decide, the list is empty, and only the decided degrees are used.
 std::vector<int> degrees_of(const Schedule& schedule, const LayerPricer& pricer) {
   const bool apart = schedule.degrees == DegreePolicy::apart || schedule.degrees == DegreePolicy::shared;
   if (!apart || schedule.searched_order || schedule.packs_experts || pricer.shape().rounding == Rounding::lcm)

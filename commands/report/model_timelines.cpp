@@ -12,15 +12,15 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kDifferent = 3;       // schedules of different times
-constexpr double kSameSeconds = 1e-6;  // relative
-constexpr int kTimeDigits = 7;         // of a task's start and end
+constexpr size_t kDifferent = 3;       // schedules with different times
+constexpr double kSameSeconds = 1e-6;  // relative difference below which times count as equal
+constexpr int kTimeDigits = 7;         // digits of a task's start and end
 
 double pass_s(const CaseRecord& plan) {
   return plan.prediction.number("forward_s", plan.where) + plan.prediction.number("backward_s", plan.where);
 }
 
-// Returns the rows to draw, the fastest first; of equal times the first alone, but for the baselines.
+// Returns the rows to draw, the fastest first: of equal times only the first one, but all baselines.
 std::vector<size_t> drawn_rows(const RecordTables& tables, size_t layer) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < tables.rows().size(); ++row)
@@ -39,7 +39,7 @@ std::vector<size_t> drawn_rows(const RecordTables& tables, size_t layer) {
   return drawn;
 }
 
-// Returns the plan of the record at the degrees that the search finds, or if that takes another time at the record's.
+// Returns the plan of the record at the degrees that the search finds; if its time differs, at the record's degrees.
 ModelResult planned_again(const CaseRecord& plan, const LayerPricer& pricer, const ModelShape& model) {
   commands::ChosenModel chosen;
   chosen.model = model;

@@ -1,5 +1,5 @@
 #pragma once
-// Timelines of a model's plans: planned again from their records, for the page to draw as they are.
+// Timelines of a model's plans, which are planned again from their records so that the page can draw them.
 #include <set>
 #include <string>
 #include <vector>
@@ -10,15 +10,15 @@
 
 namespace moe::report {
 
-/// Tasks of a drawn plan, at most; of a longer plan one stage is drawn.
+/// Most tasks of a drawn plan; of a longer plan, only one stage is drawn.
 inline constexpr size_t kMostDrawnTasks = 20000;
 
-/// Returns whether parameters are of several layers, micro-batches or stages: a replay is of one layer, once.
+/// Returns whether the parameters have several layers, micro-batches or stages; a replay is of a single layer.
 bool is_stack(const Fields& parameters);
 
-/// Returns the plans of a stack of layers as {"row", "tasks"}: of the fastest three schedules that take different
-/// times, and of tutel and ds-moe. Adds to `notes` what could not be drawn, and plans that take another time than their
-/// record says, which then was decided or priced by what the record does not hold.
+/// Returns plans of a stack of layers as {"row", "tasks"}: of the three fastest schedules with different times, and of
+/// tutel and ds-moe. Adds to `notes` the plans that could not be drawn, and those whose time differs from their
+/// record's because the record lacks a decision or a price.
 Json model_timelines(const RecordTables& tables, size_t layer, const Profile& profile, bool nearest,
                      std::set<std::string>& notes);
 

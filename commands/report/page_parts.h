@@ -1,5 +1,5 @@
 #pragma once
-// The page of report/page as the build puts it together: what stands before and behind the data.
+// The page of report/page as the build assembles it: the text before and after the data.
 #include <string_view>
 
 namespace moe::report {

@@ -13,7 +13,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kLeastForQuartiles = 4;  // passes; of fewer, whiskers are the least and the most
+constexpr size_t kLeastForQuartiles = 4;  // passes; with fewer, whiskers are the least and the most
 
 std::string text_or(const Fields& fields, std::string_view name, const std::string& otherwise = {}) {
   const Scalar* value = fields.find(name);
@@ -40,7 +40,7 @@ struct Whiskers {
   size_t passes = 0;
 };
 
-// Returns the quartiles over passes of the slowest rank's time; of few passes the least and the most.
+// Returns the quartiles over passes of the slowest rank's time; with few passes, the least and the most.
 std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view name) {
   const Samples* samples = samples_of(record, name);
   if (samples == nullptr) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
   return Whiskers{quantile(slowest, beside), quantile(slowest, 1 - beside), slowest.size()};
 }
 
-// Returns whether `is` holds of the schedule, or of one that it chooses among: then it reads the flag.
+// Returns whether `is` is true for the schedule or for one of its variants, so that it reads the flag.
 bool reads(const std::string& name, bool (*is)(const Schedule&)) {
   const ScheduleTable all = all_schedules();
   const auto found = std::ranges::find(all, name, &Schedule::name);
@@ -57,7 +57,7 @@ bool reads(const std::string& name, bool (*is)(const Schedule&)) {
          (is(*found) || std::ranges::any_of(found->variants, [&](const Schedule* one) { return is(*one); }));
 }
 
-// Adds a task of a timeline of any sort.
+// Adds a task of any type of timeline.
 template <class Task>
 void add_task(const Task& task, Columns& columns) {
   columns.add_row();
@@ -136,12 +136,12 @@ size_t RecordTables::layer_of(const CaseRecord& record, size_t run) {
   return known->second;
 }
 
-// Makes one row of a schedule that was planned and then ran: the run's, whose chunks are whole rows.
+// A schedule that was planned and then ran has a single row, that of the run, whose chunks are whole rows.
 void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
   const bool ran = record.key.starts_with("run/");
   const size_t layer = layer_of(record, run);
   LayerEntry& entry = layers_[layer];
-  // A degree tried beside the schedule's own is no row: "run/LAYER/SCHEDULE/r3".
+  // Runs at degrees other than the schedule's own have no row: "run/LAYER/SCHEDULE/r3".
   if (ran && record.key != fmt::format("run/{}/{}", entry.name, record.schedule)) {
     ++others_[run]["run of another degree"];
     return;
@@ -158,7 +158,7 @@ void RecordTables::add_layer_case(const CaseRecord& record, size_t run) {
     rows_[row].plan = &record;
   }
   if (fresh || ran || !rows_[row].ran) {
-    cells_.clear(row);  // of a plan's cells none is the run's
+    cells_.clear(row);  // a run has other columns than a plan
     set_cells(record, row);
     const CaseRecord* plan = rows_[row].plan;
     rows_[row] = {layer, record.schedule, commands::degrees_of(record), record.parameters.has("plan"), ok,
@@ -331,8 +331,8 @@ Json RecordTables::pairs_json() const {
 
 namespace {
 
-// Lists the flags that say a layer's shape, by the names of their columns: of a switch the cell that gives it, of
-// others the value that may be left out.
+// Returns the flags that describe a layer's shape, by the names of their columns. A switch has the cell that turns it
+// on, other flags have the value that may be left out.
 Json shape_flags() {
   Json flags = Json::array();
   const LayerShape usual;

@@ -1,5 +1,5 @@
 #pragma once
-// What a page shows of records, as tables: layers, operations, models, pairs of launches, published figures.
+// The tables of a page: layers, operations, models, pairs of launches, published figures.
 #include <map>
 #include <optional>
 #include <string>
@@ -20,33 +20,33 @@ struct LayerEntry {
   bool measured = false;
 };
 
-/// A schedule of a layer: what was planned, or where it ran what was predicted and measured.
+/// A schedule of a layer: its plan or, if it ran, its prediction and its measurement.
 struct LayerRow {
   size_t layer = 0;
   std::string schedule;
-  DegreeChoice choice = {};   // what of the decision the record holds
-  bool of_plan_file = false;  // parameter `plan`: only that file holds what it ran
+  DegreeChoice choice = {};   // the part of the decision that the record holds
+  bool of_plan_file = false;  // parameter `plan`: the plan that ran is only in that file
   bool ok = false, ran = false;
-  double predicted_s = 0;  // of the run, or where it did not run of the plan; NaN: not predicted
-  /// The plan's, which may round rows otherwise than the run: all schedules of a layer were planned alike.
+  double predicted_s = 0;  // prediction of the run or, if it did not run, of the plan; NaN: none
+  /// Time of the plan, whose rounding of rows may differ from the run's; all schedules of a layer are planned alike.
   std::optional<double> planned_s = {};
   std::string planned_rounding = {};
   std::optional<double> measured_s = {};
-  const MeasuredTimeline* timeline = nullptr;  // of the files' records; where it ran and one is kept
-  const CaseRecord* plan = nullptr;            // likewise; null: it has no plan that went well
+  const MeasuredTimeline* timeline = nullptr;  // points into the files' records; null: it did not run, or none was kept
+  const CaseRecord* plan = nullptr;            // points into the files' records; null: it has no successful plan
 };
 
 class RecordTables {
  public:
-  /// `files` must outlive it.
+  /// `files` must outlive this object.
   explicit RecordTables(const std::vector<commands::FileRun>& files);
 
   const std::vector<LayerEntry>& layers() const { return layers_; }
   const std::vector<LayerRow>& rows() const { return rows_; }
   size_t operations() const { return operations_.rows(); }
   size_t models() const { return models_.size(); }
-  /// Returns {"answers", "layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}. Of the
-  /// timelines, {"row", "tasks"}, those that were measured have a "rank", and are there for `layers` alone (indices).
+  /// Returns {"answers", "layers", "rows", "operations", "models", "timelines", "pairs", "published", "others"}.
+  /// Timelines are {"row", "tasks"}; measured ones also have a "rank", and are only included for `layers` (indices).
   Json json(const std::vector<size_t>& layers) const;
 
  private:
@@ -70,12 +70,12 @@ class RecordTables {
   std::map<std::pair<size_t, std::string>, Json> verdicts_;   // by run and case
   Columns cells_, operations_, published_;
   Json answers_ = Json::array(), models_ = Json::array(), timelines_ = Json::array();
-  /// By run and case: pair -> base, head.
+  /// By run and case: the seconds of base and head for each pair.
   std::map<std::pair<size_t, std::string>, std::map<int64_t, std::pair<double, double>>> launches_;
   std::vector<std::map<std::string, size_t>> others_;  // by run and the key's first part
 };
 
-/// Returns the name that a fitted row of this operation has (profile.h: row_name); empty where it has no size.
+/// Returns the name of the fitted row of this operation (profile.h: row_name); empty if it has no size.
 std::string series_of(const CaseRecord& operation);
 
 }  // namespace moe::report

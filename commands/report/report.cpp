@@ -24,7 +24,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kMostRuns = 8;  // of a file
+constexpr size_t kMostRuns = 8;  // runs read from a file
 
 Json run_json(const commands::FileRun& of) {
   const RunHeader& header = of.run.header;
@@ -46,7 +46,7 @@ Json run_json(const commands::FileRun& of) {
           {"cases", of.run.cases.size()}};
 }
 
-// Returns the lines through a run's operations, as `fit` puts them.
+// Returns the lines that `fit` fits through a run's operations.
 Json fits_json(const std::vector<commands::FileRun>& files) {
   Json fits = Json::array();
   for (size_t run = 0; run < files.size(); ++run) {
@@ -75,7 +75,7 @@ Json fits_json(const std::vector<commands::FileRun>& files) {
   return fits;
 }
 
-/// The replays of the picked layers, and why some have none.
+/// The replays of the picked layers, and the reasons why some have none.
 class Replays {
  public:
   Replays(const ReportOptions& options, const std::vector<commands::FileRun>& files, const RecordTables& tables)
@@ -93,7 +93,7 @@ class Replays {
       notes_.insert("runs of a plan file have no replays: only that file holds their plans");
   }
   size_t layers() const { return layers_.size(); }
-  /// Returns the indices of the layers that are to have timelines.
+  /// Returns the indices of the layers for which timelines are shown.
   const std::vector<size_t>& picked() const { return picked_; }
   Json json() const {
     Json kinds = Json::array();
@@ -108,7 +108,7 @@ class Replays {
   const Json& model_timelines() const { return model_timelines_; }
 
  private:
-  // Returns by run whether it is the last of its file, or whether it is not.
+  // Returns, for each run, whether it is the last one of its file (or, if not `last`, whether it is an earlier one).
   std::vector<bool> runs_that_are(bool last) const {
     std::vector<bool> chosen;
     for (const commands::FileRun& file : files_) chosen.push_back(file.last == last);
@@ -124,7 +124,7 @@ class Replays {
     try {
       const Run& run = files_[layer.run].run;
       const Profile profile = replay_profile(options_.cluster, run, layer.parameters.text("cluster", layer.name));
-      // A search for a shape prices groups as --nearest does.
+      // A search for a shape prices groups in the same way as --nearest.
       const bool nearest = is_given(run, "--nearest") || is_given(run, "--shape");
       for (Json& timeline : report::model_timelines(tables_, index, profile, nearest, notes_))
         model_timelines_.push_back(std::move(timeline));
@@ -194,7 +194,7 @@ Json document_of(const std::vector<commands::FileRun>& files, const RecordTables
   return document;
 }
 
-// Writes JSON into a page: every < is an escape, so that no text ends the element that holds it.
+// Writes JSON for embedding in a page: every < is escaped, so that no text can end the surrounding element.
 std::string embedded(const Json& document) {
   const std::string text = document.dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string escaped;
@@ -207,7 +207,7 @@ std::string embedded(const Json& document) {
 
 int run_report(const ReportOptions& options) {
   require_other_file(options.out, options.records);
-  if (!options.cluster.empty()) find_profile(options.cluster);  // one that is none is no note of a layer
+  if (!options.cluster.empty()) find_profile(options.cluster);  // fails early, not once for each layer
   const std::vector<commands::FileRun> files = commands::read_last_runs(options.records, kMostRuns);
   const RecordTables tables(files);
   const Replays replays(options, files, tables);
@@ -259,7 +259,7 @@ struct Warning {
   std::string_view level, text;
 };
 
-// Lists what the page says of each status, the worst consequence first.
+// The page's text for each status, the most severe first.
 constexpr Warning kOfStatus[] = {
     {"wrong", "results that disagree with their reference: no figure of theirs counts"},
     {"error", "cases whose rank failed"},

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `report`: records -> one HTML page that opens offline.
+// The verb `report`: turns records into one HTML page that opens offline.
 #include <string>
 #include <vector>
 
@@ -12,30 +12,30 @@
 namespace moe::report {
 
 struct ReportOptions {
-  std::vector<std::string> records;  // files of JSON Lines, plain or gzipped
+  std::vector<std::string> records;  // JSON Lines files, plain or gzipped
   std::string cluster;               // profile that prices the replays; empty: see replay_profile
-  int timelines = 8;                 // layers that the page replays, at most
+  int timelines = 8;                 // most layers that the page replays
   std::string out = "report.html";
 };
 
-/// Writes the page as a whole and says on stdout what it shows. Throws BadInput for a file that is none of records, and
-/// where no file has a case.
+/// Writes the page atomically and reports on stdout what it shows. Throws BadInput if a file has no records, and if no
+/// file has a case.
 int run_report(const ReportOptions& options);
 
-// What prices the replays of a run's layers, and their shapes, as the records have them.
+// The prices of a run's layers for their replays, and the layers' shapes in the records.
 
-/// Returns the profile of that name or file; where it is empty, the one that the run's own operations fit, else that of
-/// its cluster. Throws BadInput where there is none, or the operations make no profile.
+/// Returns the profile of that name or file. If the name is empty, returns the profile fitted to the run's own
+/// operations, else that of its cluster. Throws BadInput if there is none, or if the operations cannot be fitted.
 Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
 
-/// Returns the profile without start-up times: what is left of a task's seconds grows with its size.
+/// Returns the profile without start-up times, so that a task's seconds are proportional to its size.
 Profile without_starts(Profile profile);
 
-// What a reader of the figures has to know first.
+// Warnings that a reader of the figures needs first.
 
-/// Returns [{"run", "level", "text", "cases"}], of each run the gravest first: results that are wrong, then what
-/// failed, what broke the rules of measuring, what prices badly, what was not planned, and how the run was made.
-/// `cases` names some.
+/// Returns [{"run", "level", "text", "cases"}], for each run the most severe first: wrong results, failures, violated
+/// rules of measuring, bad prices, schedules without a plan, and how the run was made. `cases` names some of the
+/// cases.
 Json warnings_of(const std::vector<commands::FileRun>& files);
 
 }  // namespace moe::report

@@ -1,16 +1,16 @@
 #pragma once
-// Assumption files: what no paper prints and a table needs, as TOML; each row says what it is by its label.
+// Assumption files in TOML: values that a table needs and no paper prints; each row's label describes it.
 //
 //   schema = 1
 //   name = "fsmoe-fig7-16-gpus"
 //   source = "..."                      why these values
-//   tables = ["fsmoe-fig7"]             the keys that it is for
-//   derive = ["allreduce"]              optional: rows that the pricer may derive where a profile lacks them
+//   tables = ["fsmoe-fig7"]             keys of the tables that use it
+//   derive = ["allreduce"]              optional: rows that the pricer may derive if a profile lacks them
 //   [[comm]]                            [[comm]], [[compute]], [[module]]: rows of a cluster profile, with
-//   cluster = "testbed-a"               whose profile the row is added to, and
-//   label = "AlltoAll of 16 GPUs ..."   what is assumed
+//   cluster = "testbed-a"               the profile to which the row is added, and
+//   label = "AlltoAll of 16 GPUs ..."   a description of the assumption
 //   op = "alltoall"  ...
-//   [[value]]                           a number of a table's own
+//   [[value]]                           a number that belongs to a table
 //   name = "micro_batches"
 //   value = 4
 //   label = "..."
@@ -51,15 +51,15 @@ Assumptions read_assumptions(const std::string& path);
 /// Reads configs/papers/assume/NAME.toml, or a file by its path. Throws BadInput listing the known names.
 Assumptions find_assumptions(const std::string& name_or_path);
 
-/// Returns the value "contention", or "contention:CLUSTER" for one alone: the slowdown of either network while the
-/// other is busy.
+/// Returns the value "contention", or "contention:CLUSTER" for a single cluster: the slowdown of either network while
+/// the other is busy.
 std::optional<double> assumed_contention(const Assumptions& assumed, std::string_view cluster);
 
-/// Returns the profile with the rows that are assumed for its cluster, a row of the same kind being replaced, and with
-/// values that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null) the profile itself.
+/// Returns the profile with the rows assumed for its cluster, which replace rows of the same kind, and with the values
+/// that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null), returns the profile itself.
 Profile with_assumed(Profile profile, const Assumptions* assumed);
 
-/// Returns one line a row and value, for a report.
+/// Returns one line for each row and value, for a report.
 std::vector<std::string> lines_of(const Assumptions& assumed);
 
 }  // namespace moe::reproduce

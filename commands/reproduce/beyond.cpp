@@ -1,4 +1,4 @@
-// Whole iterations in one order, `wave`, beside the best of all schedules that order one pass after the other. No paper
+// Compares whole iterations in one order (`wave`) with the best schedule that orders one pass after the other. No paper
 // prints these numbers.
 #include <algorithm>
 #include <array>
@@ -22,7 +22,7 @@ namespace {
 constexpr std::array kMicroBatches{1, 2, 4, 8};
 
 struct BeyondCase {
-  std::string cluster, name;  // of all stages
+  std::string cluster, name;  // of all stages together; of the layer or model
   const Profile* profile;
   ModelShape model;
 };
@@ -33,7 +33,7 @@ struct TestbedLayer {
   Ffn ffn;
 };
 
-// Six of FSMoE's 1458 layers on a testbed: each batch size twice, small and large ones.
+// Six of FSMoE's 1458 layers on a testbed: each batch size twice, with a small and a large layer.
 constexpr std::array<TestbedLayer, 6> kTestbedLayers{{{1, 512, 2048, 3, 16, 1.2, Ffn::gpt},
                                                       {1, 2048, 4096, 2, 32, 2.4, Ffn::mixtral},
                                                       {2, 1024, 1024, 4, 16, 1.2, Ffn::gpt},
@@ -49,7 +49,7 @@ void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
   for (const TestbedLayer& row : kTestbedLayers) {
     LayerShape layer;
     layer.batch = row.batch;
-    layer.seq = profile.name == "testbed-b" ? row.seq / 2 : row.seq;  // as the grids have it
+    layer.seq = profile.name == "testbed-b" ? row.seq / 2 : row.seq;  // as in the grids
     layer.model_dim = row.model_dim;
     layer.hidden = row.hidden_scale * row.model_dim;
     layer.heads = layer.kv_heads = row.heads;
@@ -66,8 +66,8 @@ void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
   }
 }
 
-// Each stage lies on all nodes of the profile. Experts lie on all of its ranks; of a model that has fewer, each is
-// sharded over the GPUs of a node.
+// Adds models whose stages each span all nodes of the profile. Experts are spread over all ranks; if a model has fewer
+// experts, each one is sharded over the GPUs of a node.
 void add_models(const Profile& profile, int stages, std::span<const std::string_view> names,
                 std::vector<BeyondCase>& cases) {
   for (const std::string_view name : names) {
@@ -86,8 +86,8 @@ void add_models(const Profile& profile, int stages, std::span<const std::string_
   }
 }
 
-// What wave is given: activations of a layer more than one micro-batch has, or the first stage under 1F1B, or of
-// micro-batches more; and whether it may cut samples, too.
+// The resources of wave: activations of one layer more than a micro-batch has (or, under 1F1B, the first stage), or of
+// more micro-batches; and whether it may also cut samples.
 struct Allowance {
   std::string_view name;
   int micro_batches = 0, sample_parts = 1;
@@ -99,15 +99,15 @@ struct Allowance {
 constexpr std::array<Allowance, 3> kAllowances{{{"own"}, {"two", 1}, {"own, parts", 0, 2}}};
 
 struct GainOfWave {
-  std::string_view schedule;  // the best other
+  std::string_view schedule;  // the best other schedule
   WaveResult other;
   std::array<WaveResult, kAllowances.size()> waves;
-  double bound = 0;  // how many times as fast no order is
+  double bound = 0;  // upper bound on the speedup of any order
 
   double of(size_t allowance) const { return other.seconds / waves.at(allowance).seconds; }
 };
 
-// What has no price there, or no meaning, is left out. Lina's packing would change the layout.
+// Schedules without a price or a meaning here are left out. Lina's packing is excluded, because it changes the layout.
 GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape model) {
   if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
   const LayerPricer pricer(profile, model.shape);
@@ -134,13 +134,13 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
   return gain;
 }
 
-// What is not as it was priced when an order was found. Both plans stay as they are.
+// Disturbances: deviations from the prices with which an order was found. Both plans stay unchanged.
 constexpr int kDraws = 200, kDisturbedMicroBatches = 4;
 constexpr double kPriceError = 0.1, kSlowdown = 1.15, kLaunchSeconds = 10e-6;
 struct Disturbed {
-  double median = 0, worst = 0;  // of kDraws, every kind of task priced too high or too low
-  double slowed = 0;             // lanes slow each other
-  double launched = 0;           // every task takes longer by a launch
+  double median = 0, worst = 0;  // over kDraws, with the price of every kind of task too high or too low
+  double slowed = 0;             // with lanes that slow each other
+  double launched = 0;           // with a launch added to every task
 };
 
 using SecondsOf = std::function<double(const Task&, double)>;
@@ -177,7 +177,7 @@ Disturbed disturbed(const Profile& profile, const Plan& other, const Plan& wave)
 
 std::string factor(double value) { return fmt::format("{:.3f}", value); }
 
-// The logarithms of gains, by cluster, memory and number of micro-batches.
+// Logarithms of gains by cluster, memory and number of micro-batches.
 using Gains = std::map<std::string, std::map<std::pair<std::string, int>, std::vector<double>>>;
 
 double mean_gain(const std::vector<double>& logarithms) {
@@ -186,7 +186,7 @@ double mean_gain(const std::vector<double>& logarithms) {
   return std::exp(sum / static_cast<double>(logarithms.size()));
 }
 
-// Returns a row a cluster and memory, a column a number of `columns`.
+// Returns a table with a row for each cluster and memory, and a column for each of `columns`.
 TextTable gains_table(std::string caption, const Gains& gains,
                       const std::vector<std::pair<int, std::string>>& columns) {
   TextTable table{std::move(caption), {"cluster", "memory"}, {}};
@@ -224,10 +224,10 @@ TextTable cases_table(std::string_view of) {
           {}};
 }
 
-// What all cases gain.
+// The gains of all cases.
 class Gathered {
  public:
-  // Adds the gains of a case at several numbers of micro-batches.
+  // Adds the gains of a case for several numbers of micro-batches.
   void add(BeyondCase c, std::span<const int> micro_batches, Gains& gains, TextTable& table) {
     c.model.step.planned = true;
     for (const int m : micro_batches) {
@@ -253,7 +253,7 @@ class Gathered {
   }
 
   Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
-  Gains others;  // of the same plans if tasks take other times
+  Gains others;  // gains of the same plans if tasks take other times
   double least = std::numeric_limits<double>::infinity(), most = 0;
 
  private:

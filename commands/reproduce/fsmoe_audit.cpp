@@ -1,4 +1,4 @@
-// Which reading of FSMoE's open conventions comes closest to Table 5 and to the count of layers with r_f != r_b.
+// Finds the reading of FSMoE's open conventions that comes closest to Table 5 and to the count of r_f != r_b.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -19,10 +19,10 @@ constexpr std::array<std::string_view, 3> kAudited{"tutel-improved", "fsmoe-no-i
 struct Audited {
   const SweptReading* swept = nullptr;
   std::array<double, kAudited.size()> speedups{};
-  double rms = 0;     // of ours / paper - 1
+  double rms = 0;     // root mean square of ours / paper - 1
   double table2 = 0;  // table2_error
   int apart = 0;
-  std::string ranking;  // slowest first
+  std::string ranking;  // schedules, the slowest first
 };
 
 double printed_for(Testbed testbed, std::string_view schedule) {
@@ -79,7 +79,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
   return table;
 }
 
-// Readings that differ in one choice alone, and what that choice moves on average.
+// The mean effect of one choice, over pairs of readings that differ only in it.
 struct Effect {
   std::string change;
   std::array<double, kAudited.size()> moved{};
@@ -157,9 +157,9 @@ std::string closest(const std::vector<Audited>& rows, Testbed testbed) {
       100 * best->rms, least, most, printed_for(testbed, "fsmoe"));
 }
 
-// Returns the readings for which contention is fitted: the presets with either volumes, and, among readings with the
-// preset's betas and their unit, which Table 2 confirms, the one that comes closest for the schedules that contention
-// does not touch.
+// Returns the readings for which contention is fitted: the presets with either volumes, and the closest reading with
+// the preset's betas and their unit, which Table 2 confirms. Closeness is measured on the schedules that contention
+// does not affect.
 std::vector<Reading> to_fit(const std::vector<Audited>& rows, Testbed testbed) {
   Reading preset = preset_reading(testbed);
   std::vector<Reading> readings{preset};

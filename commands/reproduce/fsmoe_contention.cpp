@@ -9,16 +9,16 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr double kTolerance = 1e-3;  // of a speedup
+constexpr double kTolerance = 1e-3;  // relative tolerance of a speedup
 constexpr int kMostSteps = 20;
 
-// A bracket in which the speedup falls through the printed one; false position, Illinois variant.
+// A bracket in which the speedup falls below the printed one; false position, Illinois variant.
 struct Fit {
   Reading reading;
   double printed = 0;
   double low = 1, high = kMostContention;  // contention
-  double above = 0, below = 0;             // speedup less the printed one at either end
-  double at = 1, off = 0;                  // the last one tried
+  double above = 0, below = 0;             // speedup minus the printed one at either end
+  double at = 1, off = 0;                  // the last contention tried, and its difference
   int side = 0;                            // the end that moved last
   bool done = false;
 
@@ -43,7 +43,7 @@ struct Fit {
 
 constexpr std::array<std::string_view, 3> kContended{"tutel-improved", "fsmoe-no-iio", "fsmoe"};
 
-// The last row of either testbed is the reading that comes closest for the schedules that contention does not touch.
+// The last row of either testbed is the closest reading for the schedules that contention does not affect.
 std::string fitted_finding(const TextTable& table) {
   const std::vector<std::string>*a = nullptr, *b = nullptr;
   for (const auto& row : table.rows) (row[0] == "testbed-a" ? a : b) = &row;
@@ -57,7 +57,7 @@ std::string fitted_finding(const TextTable& table) {
       (*a)[4], (*b)[4], (*a)[5], (*a)[6], (*b)[5], (*b)[6], (*b)[8]);
 }
 
-// Sweeps all fits that are not done at once, so that every core has one.
+// Sweeps all unfinished fits together, so that every core has one.
 void sweep_all(SweepStore& sweeps, std::vector<Fit>& fits) {
   std::vector<Reading> readings;
   for (const Fit& fit : fits)
@@ -86,7 +86,7 @@ std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vecto
   sweeps.prepare(ends);
   for (Fit& fit : fits) {
     fit.below = speedup_at(sweeps, fit, kMostContention);
-    fit.above = speedup_at(sweeps, fit, 1);  // leaves the reading without contention
+    fit.above = speedup_at(sweeps, fit, 1);  // computed without contention
     fit.done = fit.above <= 0;
     if (fit.below < 0) continue;
     fit.reading.contention = kMostContention;

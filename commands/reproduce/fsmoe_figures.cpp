@@ -1,4 +1,4 @@
-// FSMoE Figures 6 and 7: speedups on whole models, as the text of section 6.4 states them.
+// FSMoE Figures 6 and 7: speedups on whole models, as stated in the text of section 6.4.
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -12,10 +12,10 @@
 namespace moe::reproduce {
 namespace {
 
-// How DeepSpeed-MoE may be read: in sequence; with tokens gathered over ESP; with duplicates in every AlltoAll.
+// Readings of DeepSpeed-MoE: in sequence; with tokens gathered over ESP; with duplicates in every AlltoAll.
 constexpr std::array<std::string_view, 3> kBaselines{"ds-moe", "ds-moe-replicated", "monta-baseline"};
 
-// Returns the column of a reading.
+// Returns the name of a reading's column.
 std::string column_of(std::string_view baseline) {
   return baseline == "ds-moe-replicated" ? "replicated" : std::string(baseline);
 }
@@ -78,7 +78,7 @@ std::vector<Ran> run_all(const std::vector<ModelRun>& runs, const Study& study, 
   return ran;
 }
 
-// Adds figures: rows over DeepSpeed-MoE have a column for each reading of it; the others do not depend on that.
+// Adds figures: rows over DeepSpeed-MoE have a column for each reading of it; the others have a single column.
 void add_figures(Comparison& c, const PrintedFigure& row, const std::vector<std::string>& labels,
                  const std::vector<Ran>& runs) {
   for (const std::string_view baseline : kBaselines) {
@@ -87,7 +87,7 @@ void add_figures(Comparison& c, const PrintedFigure& row, const std::vector<std:
   }
 }
 
-// The least and most of ours / paper over the figures that `wanted` picks.
+// The least and the largest ours / paper over the figures that `wanted` selects.
 struct Ratios {
   double least = 1e99, most = 0;
   bool any() const { return most > 0; }
@@ -143,7 +143,7 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
                   text, 1 / duplicated.most, 1 / duplicated.least));
 }
 
-// Adds what proxies of those models took on emulated testbeds, and what the same steps were predicted to take.
+// Adds the measured and the predicted times of proxies of those models on emulated testbeds.
 void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulated, const commands::FileRun& file) {
   std::vector<Ran> predicted, measured;
   for (const Ran& ran : simulated) {

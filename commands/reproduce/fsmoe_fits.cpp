@@ -1,4 +1,4 @@
-// FSMoE's Figure 5 and section 6.2: how well t(n) = alpha + n beta fits, and what profiling, fitting and solving take.
+// FSMoE's Figure 5 and section 6.2: quality of the fit t(n) = alpha + n beta; time to profile, fit and solve.
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -55,7 +55,7 @@ std::vector<FitSample> gemm_samples(std::string_view gpu) {
   return samples;
 }
 
-// Returns what microbench measured of one H200.
+// Returns microbench's GEMM measurements on one H200.
 std::vector<FitSample> own_gemm_samples(std::string_view dtype) {
   std::vector<FitSample> samples;
   for (const Run& run : read_runs(own_runs()))
@@ -69,7 +69,7 @@ std::vector<FitSample> own_gemm_samples(std::string_view dtype) {
   return samples;
 }
 
-// Returns r^2 of the least squares line through all samples, as the paper has it; fit_linear sets outliers aside.
+// Returns r^2 of the least squares line through all samples, as in the paper; fit_linear would exclude outliers.
 double r_squared_of(const std::vector<FitSample>& samples) {
   double x = 0, y = 0, xx = 0, xy = 0, yy = 0;
   for (const FitSample& s : samples) {
@@ -103,7 +103,7 @@ std::vector<FittedOp> fitted_ops() {
   return all;
 }
 
-// Returns "under 10 ms", the printed bound, or the next power of ten above it: a time is never twice the same.
+// Returns "under 10 ms", the printed bound, or the next power of ten above it, because times vary between runs.
 std::string bound_of(double seconds) {
   double bound = 1e-2;
   while (bound <= seconds) bound *= 10;
@@ -123,7 +123,7 @@ double least_seconds(const Work& work) {
   return least;
 }
 
-// Returns the longest fit of as many samples as the paper has: 24 of a collective, 12 of a GEMM.
+// Returns the seconds of the longest fit of as many samples as in the paper: 24 of a collective, 12 of a GEMM.
 double fit_seconds(const std::vector<FittedOp>& ops) {
   double most = 0;
   for (const FittedOp& op : ops) {
@@ -134,7 +134,7 @@ double fit_seconds(const std::vector<FittedOp>& ops) {
   return most;
 }
 
-// Returns the mean over a grid's layers of deciding fsmoe's degrees and gradients.
+// Returns the mean seconds, over a grid's layers, to decide fsmoe's degrees and gradients.
 double solve_seconds() {
   const Grid grid = find_grid(std::string(printed_grid(Testbed::b)));
   const Profile profile = find_profile(std::string(name_of(Testbed::b)));
@@ -150,7 +150,7 @@ double solve_seconds() {
   return (steady_s() - begin_s) / static_cast<double>(grid.layers.size());
 }
 
-// Returns the seconds between "2026-11-27T22:34:58Z" and another such time of at most a day later.
+// Returns the seconds between "2026-11-27T22:34:58Z" and a second such time that is at most a day later.
 int64_t seconds_between(const std::string& from, const std::string& to) {
   const auto second_of_day = [](const std::string& time) {
     const auto part = [&](size_t at) { return std::stoll(time.substr(at, 2)); };
@@ -159,7 +159,7 @@ int64_t seconds_between(const std::string& from, const std::string& to) {
   return (second_of_day(to) - second_of_day(from) + 86400) % 86400;
 }
 
-// Returns what microbench took on the H200, of four ranks of float32.
+// Returns the seconds that microbench took on the H200, with four ranks in float32.
 int64_t profiling_seconds() {
   std::istringstream lines(text_of_file(own_runs(), "records"));
   std::string started;

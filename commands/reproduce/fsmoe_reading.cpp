@@ -66,13 +66,13 @@ std::vector<Reading> all_readings(Testbed testbed) {
       for (const GemmBeta gemm : {GemmBeta::flop, GemmBeta::mac, GemmBeta::table2, GemmBeta::driver})
         for (const Capacity capacity : {Capacity::f_alone, Capacity::k_times_f})
           for (const AttentionBy attention : {AttentionBy::gemm, AttentionBy::driver}) {
-            if (!a && (order == BetaOrder::printed || gemm == GemmBeta::driver)) continue;  // of testbed A alone
+            if (!a && (order == BetaOrder::printed || gemm == GemmBeta::driver)) continue;  // only open on testbed A
             readings.push_back({testbed, order, unit, gemm, capacity, attention, 1});
           }
   return readings;
 }
 
-// The preset with the driver's betas of testbed A has them per element; those with Fig. 5's, of either testbed, per
+// In the preset, the driver's betas of testbed A are per element, and those of Fig. 5, on either testbed, per
 // byte.
 Profile with_beta_unit(Profile profile, Testbed testbed, BetaOrder order, BetaUnit unit) {
   const bool per_element = testbed == Testbed::a && order == BetaOrder::driver;
@@ -113,8 +113,8 @@ Profile with_attention_by_gemm(Profile profile) {
   return profile;
 }
 
-// Takes testbed B's fit for MP 4, on either testbed per FLOP of its own shard; 2048 tokens, of which the driver has
-// none, by the fit of 1024.
+// Uses testbed B's fit for MP 4, on either testbed per FLOP of its own shard. For 2048 tokens, which the driver lacks,
+// it uses the fit of 1024.
 Profile with_driver_attention(Profile profile) {
   profile = with_attention_by_gemm(std::move(profile));
   for (ModuleRow row : find_profile("testbed-b").modules) {

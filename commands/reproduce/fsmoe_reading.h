@@ -1,5 +1,5 @@
 #pragma once
-// How FSMoE's print is read where it leaves a choice open. One reading gives one profile and one grid, made in memory
+// Readings of FSMoE's text where it leaves a choice open. One reading gives one profile and one grid, derived in memory
 // from the presets: each choice is one function on a profile.
 #include <map>
 #include <optional>
@@ -18,18 +18,18 @@
 namespace moe::reproduce {
 
 enum class Testbed : uint8_t { a, b };
-std::string_view name_of(Testbed testbed);       // of its cluster: "testbed-a"
-std::string_view printed_grid(Testbed testbed);  // under which Table 5's numbers stand: "fsmoe-a"
+std::string_view name_of(Testbed testbed);       // name of its cluster: "testbed-a"
+std::string_view printed_grid(Testbed testbed);  // grid with Table 5's numbers: "fsmoe-a"
 
 /// Order of testbed A's betas of AlltoAll, AllGather and ReduceScatter: the authors' driver's or Fig. 5's.
 enum class BetaOrder : uint8_t { driver, printed };
-/// What a collective's beta is per.
+/// Unit of a collective's beta.
 enum class BetaUnit : uint8_t { byte, element };
-/// What gemm's printed beta is per (FLOP, multiply-accumulate), or where the experts' times come from instead.
+/// Unit of gemm's printed beta (FLOP, multiply-accumulate), or the source of the experts' times instead.
 enum class GemmBeta : uint8_t { flop, mac, table2, driver };
-/// Whether Table 4's f already holds k, or volumes are k = 2 times f.
+/// Whether Table 4's f includes k already, or volumes are k = 2 times f.
 enum class Capacity : uint8_t { f_alone, k_times_f };
-/// What prices attention: GEMMs, or the fit in the authors' driver (testbed B's, MP 4).
+/// Source of attention's price: GEMMs, or the fit in the authors' driver (testbed B's, MP 4).
 enum class AttentionBy : uint8_t { gemm, driver };
 
 std::string_view name_of(BetaOrder order);
@@ -45,11 +45,11 @@ struct Reading {
   GemmBeta gemm = GemmBeta::flop;
   Capacity capacity = Capacity::f_alone;
   AttentionBy attention = AttentionBy::driver;
-  double contention = 1;  // slowdown of either network while the other is busy: a fitted knob, 1 is none
+  double contention = 1;  // slowdown of either network while the other is busy, a fitted parameter; 1: none
   auto operator<=>(const Reading&) const = default;
 };
 
-/// Returns what the presets testbed-a and testbed-b hold.
+/// Returns the reading of the presets testbed-a and testbed-b.
 Reading preset_reading(Testbed testbed);
 /// Returns every combination of the choices that a testbed leaves open, without contention.
 std::vector<Reading> all_readings(Testbed testbed);
@@ -71,37 +71,37 @@ Grid grid_of(const Reading& reading);
 inline constexpr int kModelTopK = 2;
 inline constexpr double kModelCapacityFactor = 1.2;
 
-/// Returns FSMoE's variant of a model, by the name that its tables print: "mixtral-7b".
+/// Returns FSMoE's variant of a model, by its name in the paper's tables: "mixtral-7b".
 Model fsmoe_model(std::string_view printed);
 
 /// Returns Table 2's layer of a model, B = 4, L = 1024, on the profile's cluster, unrounded. `capacity` is k f, with
 /// k = 2.
 LayerCase table2_case(std::string_view model, const Profile& profile, double capacity);
 
-// FSMoE's models (section 6.4) as steps of like layers.
+// FSMoE's models (section 6.4) as steps of equal layers.
 
-/// A model as one of the figures runs it.
+/// A model in the setting of one of the figures.
 struct ModelRun {
-  std::string cluster, model;  // NAME of configs/clusters; the model as FSMoE prints it
-  int nodes = 0;               // of the cluster; 0: all
-  int64_t seq = 0;             // 0: the model's own on that cluster
+  std::string cluster, model;  // name in configs/clusters; name of the model in FSMoE
+  int nodes = 0;               // nodes of the cluster to use; 0: all
+  int64_t seq = 0;             // 0: the model's default on that cluster
   int stages = 1, micro_batches = 1;
   auto operator<=>(const ModelRun&) const = default;
   std::string name() const;  // "mixtral-7b on testbed-a"
 };
 
-/// The seconds of a training step by schedule; empty: no row prices it.
+/// Seconds of a training step by schedule; none: a row for its price is missing.
 using StepSeconds = std::map<std::string, std::optional<double>>;
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);
 
-/// Returns how many times faster `schedule` is than `over`.
+/// Returns the speedup of `schedule` over `over`.
 std::optional<double> speedup_of(const StepSeconds& steps, const std::string& schedule, const std::string& over);
 
-/// Returns the schedules of Figures 6 to 8, DeepSpeed-MoE both ways.
+/// Returns the schedules of Figures 6 to 8, with both readings of DeepSpeed-MoE.
 const std::vector<std::string>& figure_schedules();
 
-/// Returns the conventions that every model's figure shares.
+/// Returns the conventions that the figures of all models share.
 std::vector<std::string> model_conventions();
 
 }  // namespace moe::reproduce

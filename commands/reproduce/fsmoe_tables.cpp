@@ -16,7 +16,7 @@
 
 namespace moe::reproduce {
 
-// FSMoE Table 2: time of each operation in one layer of GPT2-XL and of Mixtral-7B, from volumes and coefficients alone.
+// FSMoE Table 2: time of each operation in one layer of GPT2-XL and of Mixtral-7B, only from volumes and coefficients.
 
 namespace {
 
@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 2> kModels{"gpt2-xl", "mixtral-7b"};
 
 bool moves_rows(std::string_view op) { return op == "alltoall" || op == "allgather" || op == "reducescatter"; }
 
-// Returns the seconds of one column of Table 2 at r = 1; nothing where no row prices it.
+// Returns the seconds of one column of Table 2 at r = 1; none if a row for its price is missing.
 std::optional<double> seconds_of(const LayerPricer& pricer, std::string_view op, Phase phase) {
   const auto chunk = [&](TaskKind kind) { return pricer.chunk_seconds(kind, phase, capacity_exact(pricer.shape())); };
   const auto dense = [&](TaskKind kind) { return pricer.dense_seconds(kind, phase); };
@@ -45,7 +45,7 @@ double seconds_at(const Profile& profile, const PrintedOp& row, double capacity)
       .value_or(0);
 }
 
-// Returns the k f that makes the sum of squared errors over `rows` least; times are straight lines in k f.
+// Returns the k f that minimizes the sum of squared errors over `rows`; times are linear in k f.
 double fitted_capacity(const Profile& profile, const std::vector<PrintedOp>& rows) {
   double numerator = 0, denominator = 0;
   for (const PrintedOp& row : rows) {
@@ -171,7 +171,7 @@ std::string expert_finding(const std::vector<PrintedOp>& printed) {
          factors + ". Neither unit is physical for the GPUs either (87 or 44 TFLOP/s of an A6000's 39).";
 }
 
-// Returns the least and most of ours / printed of an operation on a testbed, as "0.64 to 0.69".
+// Returns the least and the largest ours / printed of an operation on a testbed, as "0.64 to 0.69".
 std::string range_of(const Comparison& c, std::string_view testbed, std::string_view op, std::string_view gemm) {
   double least = 1e99, most = 0;
   for (const Figure& f : c.figures)
@@ -206,7 +206,7 @@ std::string three_matrices(const std::vector<PrintedOp>& printed) {
       LayerPricer(profile, shape).gradient_seconds(bytes) * 1e3, row.ms);
 }
 
-// Returns the printed gradients against attention's alone.
+// Compares the printed gradients with attention's alone.
 std::string gradient_finding(const std::vector<PrintedOp>& printed) {
   std::string ratios;
   for (const PrintedOp& row : printed) {
@@ -287,7 +287,7 @@ std::vector<std::string> sweep_conventions() {
       "One layer in the steady state: the next layer's dense gradients wait when its backward begins."};
 }
 
-// Counts the layers with r_f != r_b, both out of {1, 2, 4, 8}, to which the authors' published optimiser rounds.
+// Returns the number of layers with r_f != r_b, both in {1, 2, 4, 8}, to which the authors' published optimiser rounds.
 int apart_in_powers(const Reading& reading) {
   const Profile profile = profile_of(reading);
   const Grid grid = grid_of(reading);
@@ -307,7 +307,7 @@ int apart_in_powers(const Reading& reading) {
   return static_cast<int>(std::ranges::count_if(best, [](const Best& b) { return b.forward != b.backward; }));
 }
 
-// Adds a column for each reading of f that layers ran under: `number` of a schedule, none where it did not run.
+// Adds a column for each reading of f under which layers ran. `number`: a schedule's figure; none if it did not run.
 template <class Number>
 void add_measured(Report& report, Comparison& c, const commands::FileRun& file, Number number) {
   const size_t before = c.figures.size();
@@ -344,7 +344,7 @@ Report fsmoe_table5(Study& study) {
       const SweptReading& swept = study.sweeps.of(reading_of(testbed, capacity));
       const std::string grid(printed_grid(testbed)), cluster(name_of(testbed));
       for (const commands::ScheduleSummary& s : swept.schedules)
-        if (s.schedule != "tutel")  // 1 by definition
+        if (s.schedule != "tutel")  // tutel's speedup over itself is 1
           c.figures.push_back({{std::string(name_of(testbed)), std::string(s.schedule)},
                                volumes(capacity),
                                commands::printed_speedup(grid, cluster, s.schedule),
@@ -428,14 +428,14 @@ Report fsmoe_degrees(Study& study) {
   return report;
 }
 
-// FSMoE Table 6: a GPT2-XL model on testbed B under four gates. No gate's time is printed.
+// FSMoE Table 6: a GPT2-XL model on testbed B under four gates. The paper prints no gate's time.
 
 namespace {
 
-constexpr std::string_view kPricedGate = "gshard";  // whose GEMM the planner prices where no module row does
+constexpr std::string_view kPricedGate = "gshard";  // the planner prices its GEMM if no module row exists
 constexpr std::array<std::string_view, 3> kSystems{"ds-moe", "ds-moe-replicated", "fsmoe"};
 
-// Returns the gate's assumed times under the name of the gate that the planner has.
+// Returns the gate's assumed times under the name of the gate that the planner uses.
 Assumptions as_priced_gate(Assumptions assumed, const std::string& gate) {
   std::erase_if(assumed.rows, [&](const AssumedRow& row) {
     const auto* module = std::get_if<ModuleRow>(&row.row);
@@ -454,7 +454,7 @@ bool has_gate(const Assumptions* assumed, const std::string& gate) {
          });
 }
 
-// Returns what a gate takes more than gshard in a step, in either system's own column.
+// Returns the extra time of each gate over gshard in a step, in the column of either system.
 std::string gate_finding(const std::vector<PrintedGate>& printed) {
   std::string text;
   double least = 1e9, most = 0;
@@ -473,7 +473,7 @@ std::string gate_finding(const std::vector<PrintedGate>& printed) {
       text, least, most);
 }
 
-// Returns the printed milliseconds against either reading of DeepSpeed-MoE.
+// Compares the printed milliseconds with both readings of DeepSpeed-MoE.
 std::string baseline_finding(const PrintedGate& gshard, const StepSeconds& steps) {
   const auto off = [&](std::string_view system, double paper_ms) {
     return difference(steps.at(std::string(system)), paper_ms * kMilli);

@@ -4,11 +4,11 @@
 
 namespace moe::reproduce {
 
-// FSMoE Table 2 as a yardstick of a reading's coefficients.
+// FSMoE Table 2 as a measure of a reading's coefficients.
 
-/// Returns the root of the mean square of ours / printed - 1 over the reading's testbed: AlltoAll, AllGather,
+/// Returns the root mean square of ours / printed - 1 over the reading's testbed: AlltoAll, AllGather,
 /// ReduceScatter, AllReduce, experts and attention of both models and phases, at k f = 2.4 whatever the reading's
-/// volumes.
+/// volumes are.
 double table2_error(const Reading& reading);
 
 }  // namespace moe::reproduce

@@ -29,7 +29,7 @@ double assumed_value(const Assumptions& assumed, std::string_view name) {
 
 bool is_alltoall(const Task& task) { return task.kind == TaskKind::dispatch || task.kind == TaskKind::combine; }
 
-// Returns the time from a layer's first chunked task to its last, summed over a phase's layers.
+// Returns the seconds from a layer's first chunked task to its last, summed over a phase's layers.
 double moe_seconds(const ModelResult& result, Phase phase) {
   std::map<int, std::pair<double, double>> spans;
   for (const Task& task : result.plan.tasks()) {
@@ -54,7 +54,7 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
     if (!is_alltoall(task)) continue;
     const double seconds = t.end_s[task.id] - t.start_s[task.id];
     step.alltoall_s += seconds;
-    for (const int other : result.plan.structure->lanes.front().queue) {  // computation
+    for (const int other : result.plan.structure->lanes.front().queue) {  // the computing lane
       const double beside = std::min(t.end_s[task.id], t.end_s[other]) - std::max(t.start_s[task.id], t.start_s[other]);
       overlap += std::max(0.0, beside);
       if (task.phase == Phase::forward) overlap_forward += std::max(0.0, beside);
@@ -165,7 +165,7 @@ MemoryEstimate lina_memory(const std::string& model, int packing, const Assumpti
                           .tied_embedding = file.tied_embedding});
 }
 
-// An AlltoAll of one micro-op is not cut, nor is a gradient tensor of up to 30 MB, as all but the embedding's are.
+// AlltoAlls of one micro-op are not cut, and neither are gradient tensors of up to 30 MB: all but the embedding's.
 double lina_concatenation_s(const std::string& model, const Assumptions& assumed) {
   const Model file = find_model(model);
   ModelShape shape{lina_case(model, kGpus, assumed), file.layers};
@@ -182,7 +182,7 @@ double lina_concatenation_s(const std::string& model, const Assumptions& assumed
   return 2 * static_cast<double>(bytes) / assumed_value(assumed, "copy_bytes_per_s");
 }
 
-// Returns what follows from print alone.
+// Returns the conclusions that need only printed numbers.
 std::vector<std::string> lina_from_print() {
   const double share = printed_lina_text("layer_share");
   return {
@@ -196,8 +196,8 @@ std::vector<std::string> lina_from_print() {
       "so M = 512 and H = 2048: Transformer-XL as published for enwik8."};
 }
 
-// Taking the slowdown of a backward's AlltoAlls away saves no more than it cost: with as many of them in either phase,
-// a share s of the step and a slowdown w, s (w - 1) / (w + 1) of the step.
+// Removing the slowdown of a backward's AlltoAlls saves at most what it cost. With equally many AlltoAlls in either
+// phase, a share s of the step and a slowdown w, that is s (w - 1) / (w + 1) of the step.
 std::vector<std::string> lina_unexplained(const std::vector<PrintedLina>& printed) {
   const double share = printed_lina_text("step_share_16"), worst = printed_lina_text("slowdown_worst"),
                usual = printed_lina_text("slowdown_median");
@@ -236,9 +236,9 @@ double lina_gradient_share(const std::string& model, const Assumptions& assumed)
   return pricer.gradient_seconds(pricer.gradient_bytes()) / (2 * alltoall_s);
 }
 
-// Idea: while AllReduce and an AlltoAll run side by side, work of both passes at the link's rate, however it is shared.
-// So what AlltoAlls lose is at most what AllReduce takes alone. Were both w times as slow instead, AllReduce of g
-// seconds would take w g, of which the AlltoAlls lose w g - g.
+// Idea: while AllReduce and an AlltoAll run side by side, their work proceeds at the link's rate in total, however it
+// is shared. So AlltoAlls lose at most the time of AllReduce alone. If instead both were w times as slow, AllReduce of
+// g seconds would take w g, of which the AlltoAlls would lose w g - g.
 std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
   std::string found;
   double least = 9e99, most = 0;
@@ -261,7 +261,7 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
       printed_lina_text("slowdown_worst"));
 }
 
-// Returns the experts a device by Lina's rule alone, and by the replay.
+// Returns the experts per device by Lina's rule alone, and by the replay.
 std::string lina_packings(const LinaSteps& steps, const Assumptions& assumed) {
   std::string chosen, rule;
   for (const std::string& model : kLinaModels) {
@@ -403,9 +403,9 @@ std::vector<std::string> lina_conventions() {
       "plans nor runs offload states to the host."};
 }
 
-// Lina's training speedups (section 7.2). None of its coefficients, batches or sequence lengths is printed: what print
-// alone allows is how far its AlltoAll's speedup goes (Table 1's shares), and that an expert takes a third of the
-// AlltoAlls beside it (Figure 2 and Table 3 agree); the steps themselves need assumptions.
+// Lina's training speedups (section 7.2). The paper prints none of its coefficients, batches or sequence lengths. Its
+// numbers alone only bound the effect of its AlltoAll's speedup (Table 1's shares), and show that an expert takes a
+// third of the AlltoAlls beside it (Figure 2 and Table 3 agree); the steps themselves need assumptions.
 
 namespace {
 
@@ -414,7 +414,7 @@ const std::array<std::string, 6> kTrained{"lina-baseline",  "lina-fixed", "lina-
                                           "lina-partition", "lina",       "lina-packed"};
 constexpr std::array<int, 6> kPartitionMb{10, 20, 30, 50, 70, 100};
 
-// Returns all steps; none where nothing is assumed, or a row is missing.
+// Returns all steps; none without assumptions, or if a row is missing.
 LinaSteps all_steps(const Assumptions* assumed, std::set<std::string>& missing) {
   LinaSteps steps;
   if (assumed == nullptr) return steps;
@@ -439,7 +439,7 @@ std::string schedule_of(std::string_view metric) {
   return metric == "priority_and_partition" ? "lina-partition" : "lina-packed";
 }
 
-// Returns the mean over the models, as the paper's is; nothing where one exchanges nothing any more.
+// Returns the mean over the models, like the paper; none if a model has no exchange left.
 std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
   double sum = 0;
   int count = 0;
@@ -463,8 +463,8 @@ Comparison speedups(const std::vector<PrintedLina>& printed, const LinaSteps& st
   return c;
 }
 
-// Compares the step's speedup if all AlltoAlls were as much faster as the backward's are printed to be, and nothing
-// else: by Table 1's share of the step, averaged over its models of that many experts.
+// Compares the step's printed speedup with that of AlltoAlls that are all as much faster as the backward's are printed
+// to be, by Table 1's share of the step, averaged over its models with that many experts.
 Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
   Comparison c{.caption = "the step's speedup from the AlltoAll's alone", .label_names = {"experts"}};
   for (const PrintedLina& row : printed) {
@@ -484,7 +484,7 @@ Comparison alltoall_alone(const std::vector<PrintedLina>& printed) {
   return c;
 }
 
-// Compares what is printed without packing with Figure 2's share, and with the replay.
+// Compares the printed efficiency without packing with Figure 2's share, and both with the replay.
 Comparison pipelining(const LinaSteps& steps) {
   Comparison c{.caption = "pipelining efficiency with 16 experts (Table 3), by Figure 2's share and replayed",
                .label_names = {"model", "experts a device"},
@@ -508,7 +508,7 @@ Comparison pipelining(const LinaSteps& steps) {
   return c;
 }
 
-// Compares the baseline's shares: of Table 1's model by its layers, and of all three by Figure 4's ends.
+// Compares the baseline's shares: for Table 1's model by its layers, and for all three by Figure 4's ends.
 Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, std::set<std::string>& missing) {
   Comparison c{
       .caption = "AlltoAll's share of a baseline's step", .label_names = {"of", "experts"}, .quantity = kShare};
@@ -534,7 +534,7 @@ Comparison alltoall_shares(const LinaSteps& steps, const Assumptions* assumed, s
   return c;
 }
 
-// Tabulates section 7.2.2: each design choice in turn, without packing but for the last.
+// Tabulates section 7.2.2: each design choice in turn, without packing except in the last row.
 TextTable ablation(const LinaSteps& steps) {
   TextTable table{"speedup of a step over lina-baseline, one design choice after the other", {"model", "experts"}, {}};
   for (size_t i = 1; i < kTrained.size(); ++i) table.header.push_back(kTrained[i]);
@@ -551,7 +551,7 @@ TextTable ablation(const LinaSteps& steps) {
   return table;
 }
 
-// Tabulates section 7.2.2's partition sizes, 16 experts, without packing.
+// Tabulates section 7.2.2's partition sizes, with 16 experts and without packing.
 TextTable partition_sizes(const Assumptions& assumed, std::set<std::string>& missing) {
   TextTable table{"milliseconds of lina's step with 16 experts, by partition size", {"model"}, {}};
   for (const int megabytes : kPartitionMb) table.header.push_back(fmt::format("{} MB", megabytes));

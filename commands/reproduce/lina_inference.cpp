@@ -30,7 +30,7 @@ double value_of(const Assumptions& assumed, std::string_view name) {
 
 double p95(const std::vector<double>& values) { return quantile(values, 0.95); }
 
-// All runs of a report, each once; none where nothing is assumed.
+// All runs of a report, each computed once; none without assumptions.
 class Runs {
  public:
   explicit Runs(const Assumptions* assumed) : assumed_(assumed) {}
@@ -51,7 +51,7 @@ class Runs {
 
 using Row = PrintedInference;
 
-// Returns our number for a printed one, as its metric defines it; nothing where it can't be computed.
+// Returns our number for a printed one, by the definition of its metric; none if it cannot be computed.
 std::optional<double> ours_of(const Row& row, Runs& runs) {
   if (!runs.any() || row.metric.starts_with("table6_")) return std::nullopt;
   InferenceRun run{row.model, row.experts};
@@ -85,7 +85,7 @@ std::optional<double> ours_of(const Row& row, Runs& runs) {
     const double batch = std::accumulate(uniform.batch_s.begin(), uniform.batch_s.end(), 0.0);
     return row.metric == "alltoall_share" ? sum / batch : sum / static_cast<double>(uniform.batch_s.size());
   }
-  double sum = 0, most = 0;  // of both models
+  double sum = 0, most = 0;  // over both models
   int layers = 0;
   for (const std::string& model : kServedModels) {
     run.model = model;
@@ -139,7 +139,7 @@ double printed_value(std::string_view metric, std::string_view model, int expert
   bad_input("lina-inference: found no {} of {}, expected one", metric, model);
 }
 
-// A batch in which AlltoAll takes no time at all, against what is printed with placed experts.
+// Compares a batch in which AlltoAll takes no time with the printed value for placed experts.
 Comparison without_alltoall() {
   Comparison c{.caption = "the median batch's speedup, and that of a batch whose AlltoAll took no time (Table 1)",
                .label_names = {"model", "experts"}};
@@ -172,7 +172,7 @@ std::vector<std::string> from_print() {
   return unexplained;
 }
 
-// Adds the differences that synthetic routing leaves open.
+// Adds the differences that may come from the synthetic routing.
 void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
   InferenceRun run{kServedModels[0]};
   const double cost = p95(runs.of(run, "no-fine-tuning").batch_s) / p95(runs.of(run, "lina-serve").batch_s) - 1;
@@ -197,7 +197,7 @@ void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
       100 * printed_value("table5_accuracy", kServedModels[0], 16, 6), 100 * accuracy[0], 100 * accuracy[1]));
 }
 
-// Returns what a run shows beyond the printed numbers.
+// Returns the findings of a run beyond the printed numbers.
 std::vector<std::string> findings(Runs& runs, const Assumptions& assumed) {
   const InferenceRun run{kServedModels[0]};
   const ServingResult &uniform = runs.of(run, "uniform"), &lina = runs.of(run, "lina-serve"),

@@ -12,26 +12,26 @@ namespace moe::reproduce {
 struct InferenceRun {
   std::string model;
   int experts = 16;  // as many as GPUs
-  int length = 3;    // of the paths that estimates look back
-  int layers = 0;    // 0: the model's
+  int length = 3;    // length of the paths on which estimates are based
+  int layers = 0;    // 0: the model's number
   auto key() const { return std::tuple(model, experts, length, layers); }
 };
 
-/// What a model's batches took under each variant, and what its synthetic routing looks like.
+/// The times of a model's batches under each variant, and the properties of its synthetic routing.
 struct InferenceResult {
   TraceStatistics routing;
   int layers = 0;
   std::map<std::string, ServingResult, std::less<>> variants;
 };
 
-/// Returns the profile of that many GPUs: the assumed AlltoAll rows, attention that takes the assumed time of a dense
-/// part, and experts by the printed share of AlltoAll in a layer.
+/// Returns the profile of that many GPUs: the assumed AlltoAll rows, attention with the assumed time of a dense part,
+/// and experts by the printed share of AlltoAll in a layer.
 Profile inference_profile(const InferenceRun& run, const Assumptions& assumed);
-/// Returns the layer of a run: one expert a token and a GPU, 4 GPUs a node.
+/// Returns the layer of a run: one expert per token and per GPU, 4 GPUs per node.
 LayerCase inference_case(const InferenceRun& run, const Assumptions& assumed);
 
-/// Serves synthetic batches under all variants; with other paths than the paper has, under `ideal` and `lina-serve`;
-/// where layers are given, under `uniform` alone.
+/// Serves synthetic batches under all variants; for a path length that the paper does not use, only under `ideal` and
+/// `lina-serve`; for a given number of layers, only under `uniform`.
 InferenceResult served(const InferenceRun& run, const Assumptions& assumed);
 
 }  // namespace moe::reproduce

@@ -39,7 +39,7 @@ const CommittedRuns& committed(std::string_view table) {
   return *found;
 }
 
-// Returns whether the record is of a sound, timed run of a schedule; degrees that were tried beside it do not count.
+// Returns whether the record is a sound, timed run of a schedule; runs at other tried degrees do not count.
 bool is_sound(const CaseRecord& record) {
   return record.key.starts_with(kRun) && record.key.ends_with("/" + record.schedule) &&
          record.status == CaseStatus::ok && record.summary.has("total_s");

@@ -18,8 +18,8 @@ namespace moe::reproduce {
 namespace {
 
 constexpr double kMillionBytes = 1e6;
-constexpr double kTable8Bytes = 256e6;  // of the 8K sequence
-constexpr int kTable8Tokens = 8;        // thousands
+constexpr double kTable8Bytes = 256e6;  // volume of the 8K sequence
+constexpr int kTable8Tokens = 8;        // thousands of tokens
 
 const PrintedPrimitive& find_row(const std::vector<PrintedPrimitive>& rows, std::string_view strategy,
                                  std::string_view primitive) {
@@ -96,7 +96,7 @@ double monta_bytes(int thousand_tokens) { return kTable8Bytes * thousand_tokens 
 namespace {
 
 constexpr std::string_view kA800 = "a800", kModel = "moe-2x70b";
-constexpr int kThousand = 1024;  // as sequence lengths count
+constexpr int kThousand = 1024;  // the factor in sequence lengths
 constexpr int kStepSeq = 8;      // thousands of tokens
 
 LayerCase layer_of(const Profile& profile, int thousand_tokens) {
@@ -107,7 +107,7 @@ LayerCase layer_of(const Profile& profile, int thousand_tokens) {
   return complete(model.layer, model.parallel, Rounding::ragged);
 }
 
-// Returns whether a task of either phase exchanges; what lays a chunk out anew belongs to its exchange.
+// Returns whether a task of either phase exchanges; tasks that change a chunk's layout belong to its exchange.
 bool is_exchange(TaskKind kind) {
   constexpr std::array kKinds{TaskKind::dispatch, TaskKind::allgather, TaskKind::copy,
                               TaskKind::combine,  TaskKind::gather,    TaskKind::home_copy};
@@ -134,7 +134,7 @@ std::string_view schedule_of(MontaStrategy strategy) {
 }
 
 MontaExperts monta_experts(const Profile& profile) {
-  constexpr double kAdamBytes = 16;  // of a parameter: weight, gradient, master weight, two moments
+  constexpr double kAdamBytes = 16;  // per parameter: weight, gradient, master weight, two moments
   const Model model = find_model(std::string(kModel));
   const LayerShape& l = model.layer;
   const auto parameters = static_cast<double>(model.layers * l.experts * gemms_of(l.ffn) * l.model_dim * l.hidden);
@@ -202,11 +202,11 @@ namespace {
 
 constexpr int kTable8Seq = 8, kStep3Seq = 256;  // thousands of tokens
 
-// Table 8's latencies as it prints them.
+// The latencies of Table 8 as printed.
 struct Table8 {
   double baseline = 0;
   std::map<MontaStrategy, MontaTimes> times;
-  std::map<MontaStrategy, double> efficiency;  // r1 that the strategy's AlltoAll has
+  std::map<MontaStrategy, double> efficiency;  // r1 of the strategy's AlltoAll
 };
 
 Table8 printed_times() {
@@ -274,7 +274,7 @@ double efficiency_of(const MontaPlatform& p, std::string_view primitive, double 
                                  : p.ideal_allgather_s(bytes) / p.allgather.seconds(bytes);
 }
 
-// Returns whether a line goes through the point (table8_platform).
+// Returns whether one of the lines goes through the point (table8_platform).
 bool is_on_line(const PrintedEfficiency& row) {
   const double least = row.primitive == "alltoall" ? 8 : 64;
   return row.volume_m == least || row.volume_m == 256;
@@ -355,7 +355,7 @@ double ratio(const MontaLayer& layer, MontaStrategy s) {
   return layer.exchange_s(s, kMontaChunks) / layer.exchange_s(MontaStrategy::baseline, 1);
 }
 
-// Compares Figure 14's two printed times, and for plots those that are not printed.
+// Compares Figure 14's two printed times; the other times are for plots.
 std::vector<Comparison> time_comparisons(const Profile& profile) {
   Comparison printed{.caption = "time over the baseline's", .label_names = {"strategy", "tokens"}};
   Comparison others{.caption = "time over the baseline's, not printed", .label_names = printed.label_names};
@@ -396,7 +396,7 @@ TextTable choice_table(const Profile& profile, bool searched) {
   return table;
 }
 
-// Returns the stall at which `slower` takes as long as `faster` for a sequence; both with 4 chunks.
+// Returns the stall in seconds at which `slower` takes as long as `faster` for a sequence, both with 4 chunks.
 double even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrategy, 2> slower_faster) {
   double low = 0, high = 1e-1;
   for (int halving = 0; halving < 40; ++halving) {
@@ -439,7 +439,7 @@ std::string priority_finding(const Profile& profile) {
       100 * (1 - p.behind_s / p.shared_s));
 }
 
-// Compares Figures 16 and 17 with what they print alone.
+// Compares Figures 16 and 17 with each other, by their printed numbers alone.
 Comparison printed_step() {
   Comparison c{.caption = "the training step, 8K: from the AlltoAll's printed shares (0.22 before, 0.10 after)",
                .label_names = {"what"}};

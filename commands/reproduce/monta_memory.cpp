@@ -1,4 +1,4 @@
-// MoNTA's Tables 3 to 5: its formulas of a rank's memory beside estimates, its bandwidths beside presets of clusters.
+// MoNTA's Tables 3 to 5: its formulas for a rank's memory beside estimates, its bandwidths beside presets of clusters.
 #include <algorithm>
 #include <array>
 
@@ -15,7 +15,7 @@ namespace {
 constexpr Quantity kGigabytes{"bytes", "GB", 1e-9, 2};
 constexpr std::array<std::string_view, 4> kZeroNames{"Baseline", "ZeRO 1", "ZeRO 2", "ZeRO 3"};
 
-// The model on nodes of GPUs that share its tensors: TP in a node, EP between nodes.
+// Returns the model on nodes whose GPUs share its tensors: TP inside a node, EP between nodes.
 MemoryRequest request_on(const Model& model, int nodes, int ranks_per_node) {
   ParallelShape parallel = model.parallel;
   parallel.nodes = nodes;
@@ -26,14 +26,14 @@ MemoryRequest request_on(const Model& model, int nodes, int ranks_per_node) {
           .tied_embedding = model.tied_embedding};
 }
 
-// Table 3: bytes of a parameter under each of its rows, `d` ranks share them.
+// Returns Table 3's bytes of a parameter under each of its rows, shared by `d` ranks.
 double printed_state_bytes(int zero, double d) {
   constexpr std::array<double, 4> kWhole{16, 4, 2, 0};
   const double whole = kWhole[zero];
   return whole + (16 - whole) / d;
 }
 
-// What training keeps of the weights of each part, in bytes.
+// The bytes of weights, gradients and optimizer states of each part.
 struct States {
   double dense = 0, experts = 0;
 };
@@ -44,7 +44,7 @@ States estimated_states(MemoryRequest request) {
     return e.weights + e.gradients + e.optimizer;
   };
   const double once = all();
-  request.shape.layer.hidden *= 2;  // experts' weights alone grow with their width
+  request.shape.layer.hidden *= 2;  // only the experts' weights grow with their width
   const double experts = all() - once;
   return {once - experts, experts};
 }
@@ -76,10 +76,10 @@ Comparison states(const Model& model, const MemoryRequest& request) {
   return c;
 }
 
-// A row of Table 4: bytes are b s h l (fixed + 5 a s / h if it has scores).
+// A row of Table 4: b s h l (fixed + 5 a s / h, if it has scores) bytes.
 struct ActivationRow {
   std::string_view name;
-  bool shared = true, sequence_parallel = true;  // by 16 GPUs, or all on one; TP splits the tokens of the dense part
+  bool shared = true, sequence_parallel = true;  // over 16 GPUs, or all on one; TP splits the tokens of the dense part
   Recompute recompute = Recompute::none;
   double (*fixed)(double k, double t, double e) = nullptr;
   bool scores = false;
@@ -115,7 +115,7 @@ Comparison activations(const Model& model, const MemoryRequest& on_16) {
           std::pair{"counted", ActivationModel::counted}}) {
       MemoryRequest r = row.shared ? on_16 : on_one;
       r.activations = way;
-      r.vocabulary = 0;  // the table has the layers alone
+      r.vocabulary = 0;  // the table only counts the layers
       r.shape.parallel.recompute = row.recompute;
       std::optional<double> ours;
       if (row.sequence_parallel) ours = estimate_memory(r).activations;
@@ -125,7 +125,7 @@ Comparison activations(const Model& model, const MemoryRequest& on_16) {
   return c;
 }
 
-// Presets of the GPUs that Table 5 names.
+// Presets of the GPUs in Table 5.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPresets{
     {{"A100", "a100-8"}, {"A800", "a800"}, {"H800", "h800-8-nodes"}, {"H100", "h100-8"}, {"B200", "b200-8"}}};
 

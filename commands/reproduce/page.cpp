@@ -18,7 +18,7 @@
 namespace moe::reproduce {
 namespace {
 
-// Returns by convention how far each of a comparison's numbers is off, where it has both.
+// Returns the relative differences of a comparison's numbers by convention, for those with both values.
 std::map<std::string, std::vector<double>> differences_of(const Comparison& c) {
   std::map<std::string, std::vector<double>> off;
   for (const Figure& f : c.figures)
@@ -41,7 +41,7 @@ std::vector<std::string> summary_row(const Report& report, const Comparison& c) 
           std::isfinite(least) ? percent(least) : "-"};
 }
 
-// Formulas that are computed otherwise than a paper prints them.
+// Formulas that are computed differently than a paper prints them.
 constexpr std::array<std::string_view, 6> kReadings{
     "Expert Choice (gate expert-choice). FSMoE section 2.1 writes Softmax(KeepTopK((I W_g)^T, k)): a softmax of raw "
     "logits over the k tokens that an expert takes. The paper it cites, Zhou et al. (2022), section 3.2, takes the "
@@ -76,7 +76,7 @@ std::string comparisons_text(const std::vector<Report>& reports) {
          '\n' + tables_text(summary, ReportStyle::markdown);
 }
 
-// A page of comparisons: its file name without the ending, its title and the beginning of its reports' keys.
+// A page of comparisons: its file name without the extension, its title and the prefix of its reports' keys.
 struct Topic {
   std::string_view name, title, keys;
   std::string_view about = "Printed numbers and what moetune computes for them.";
@@ -93,7 +93,7 @@ constexpr std::array<Topic, 8> kTopics{
       "What an order of a whole iteration gains over the papers' schedules, as planned."},
      {"published", "Measurements that others published", ""}}};
 
-// Returns the first topic that has the report; the last one has all that remain.
+// Returns the first topic that has the report; the last topic has all remaining ones.
 const Topic& topic_of(const Report& report) {
   return *std::ranges::find_if(kTopics, [&](const Topic& topic) { return report.key.starts_with(topic.keys); });
 }
@@ -168,7 +168,7 @@ std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std
 
 namespace {
 
-// One printed number: the report that compares it, and what our value rests on beside the paper's coefficients.
+// One printed number: the report that compares it, and what our value depends on besides the paper's coefficients.
 struct Headline {
   std::string_view what;
   std::string_view report, comparison;

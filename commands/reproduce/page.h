@@ -1,5 +1,5 @@
 #pragma once
-// docs/reproduction.md and docs/reproduction/: every table from print alone, with each example assumption file that is
+// docs/reproduction.md and docs/reproduction/: every table without assumptions and with each example assumption file
 // for it, and the audit.
 #include <filesystem>
 #include <string>
@@ -9,28 +9,28 @@
 
 namespace moe::reproduce {
 
-/// Returns every table from print alone, then with each example assumption file that is for it; the audit last.
+/// Returns every table without assumptions, then with each example assumption file for it; the audit comes last.
 std::vector<Report> all_reports();
 
-/// Returns one row a comparison: how many numbers the paper prints, how many are computed, and how close the convention
-/// comes that comes closest (median over its numbers of |ours / paper - 1|).
+/// Returns one row for each comparison: how many numbers the paper prints, how many are computed, and the error of the
+/// closest convention (median over its numbers of |ours / paper - 1|).
 TextTable summary_of(const std::vector<Report>& reports);
 
-/// A page in Markdown and the file that it belongs to.
+/// A page in Markdown with its file.
 struct MarkdownPage {
   std::filesystem::path path;
   std::string text;
 };
 
-/// Returns the summary, for `file`, then a page per paper, for `folder`, with links between them. The text is the same
-/// on every machine.
+/// Returns the summary for `file`, then a page for each paper in `folder`, with links between them. The text is the
+/// same on every machine.
 std::vector<MarkdownPage> pages_of(const std::vector<Report>& reports, const std::filesystem::path& file,
                                    const std::filesystem::path& folder);
 
-// What docs/reproduction.md opens with: one page for readers of the papers.
+// The beginning of docs/reproduction.md: one page for readers of the papers.
 
-/// Returns what is compared, a table of one to three numbers a paper, what agrees and what does not. Throws WrongResult
-/// naming the number that no report has.
+/// Returns what is compared, a table with one to three numbers of each paper, and what agrees and what does not. Throws
+/// WrongResult naming a number that no report has.
 std::string first_page(const std::vector<Report>& reports);
 
 }  // namespace moe::reproduce

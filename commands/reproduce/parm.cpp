@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kSchedules{kParmBaseline, "parm-s1", "parm-s2-aas", "parm-s2", "parm"};
 
-// Returns whether the layer fits its GPUs' memory under the baseline, which the paper ran too.
+// Returns whether the layer fits its GPUs' memory under the baseline, which the paper also ran.
 bool fits(const LayerCase& shape, double capacity_bytes) {
   MemoryRequest request;
   request.shape = shape;
@@ -33,13 +33,13 @@ bool fits(const LayerCase& shape, double capacity_bytes) {
 
 const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce, TaskKind::gradient};
 
-// Returns what a computation of the baseline's layer takes; it runs in sequence.
+// Returns the seconds of the computations in the baseline's layer, which runs in sequence.
 double computation_seconds(const Profile& profile, const LayerCase& shape, const LayerResult& tuned) {
   const auto counted = [](const Task& task) { return task.kind == TaskKind::gate || task.kind == TaskKind::expert; };
   return seconds_counting(counted, find_schedule(kParmBaseline), LayerPricer(profile, shape), tuned.decision);
 }
 
-// Prices the layer; returns whether every row is there.
+// Prices the layer and returns whether every row exists.
 bool price_layer(LayerSearch& search, const Profile& profile, const Assumptions* assumed, ParmLayer& layer,
                  std::set<std::string>& missing) {
   const LayerCase& shape = layer.shape;
@@ -91,8 +91,8 @@ std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* 
   return layers;
 }
 
-// Parm's Tables IV and V, Figures 1 and 7. Of its coefficients the MP AllGather's alone are printed: the rest is
-// assumed, or left open.
+// Parm's Tables IV and V, Figures 1 and 7. Of its coefficients, only those of the MP AllGather are printed; the others
+// are assumed or left open.
 
 namespace {
 
@@ -103,7 +103,7 @@ constexpr std::array<std::string_view, 2> kTestbeds{"testbed-a", "testbed-b"};
 
 using Layers = std::map<std::string_view, std::vector<ParmLayer>>;  // by testbed
 
-// Captions and a label, by which figures are found again.
+// Captions and a label by which figures are looked up.
 constexpr const char* kTable4 = "";
 constexpr const char* kFigure7 = "parm over the baseline on 32 GPUs, N_MP = N_ESP = 4 (Figure 7)";
 constexpr const char* kAblations = "mean over layers";
@@ -114,7 +114,7 @@ const std::vector<std::string> kUnprinted{
     "AllReduce and ReduceScatter of ESP: alpha, beta", "GEMM: alpha, beta", "k, E and the kind of expert of the layers",
     "B, L, k and f of the models"};
 
-// Returns the values of the layers for which `takes`, in order.
+// Returns the values of the layers that `takes` selects, in order.
 std::vector<double> values_of(const std::vector<ParmLayer>& layers, const auto& takes, const auto& value) {
   std::vector<double> values;
   for (const ParmLayer& layer : layers)
@@ -203,7 +203,7 @@ Comparison figure1(const std::vector<ParmLayer>& on_b) {
   return c;
 }
 
-// Compares what S2 gains by its SAA, and parm over the slower of its two, over Table IV's layers.
+// Compares the gain of S2 by its SAA, and that of parm over the slower of S1 and S2, on Table IV's layers.
 Comparison ablations(const Layers& ours) {
   Comparison c{.caption = kAblations, .label_names = {"what", "testbed"}};
   const auto saa = [](const ParmLayer& l) { return l.seconds.at("parm-s2-aas") / l.seconds.at("parm-s2"); };
@@ -222,7 +222,7 @@ Comparison ablations(const Layers& ours) {
   return c;
 }
 
-// Returns how often parm's choice is the faster of both, over Table IV's layers.
+// Returns how often parm chooses the faster of both, on Table IV's layers.
 std::string choice_finding(const Layers& ours) {
   std::string text;
   for (const auto& [testbed, layers] : ours) {
@@ -239,11 +239,11 @@ std::string choice_finding(const Layers& ours) {
          "--measure` has the choice by a measured row beside measured times.";
 }
 
-// What ran of the grid, the MoE part alone: of the timed pass that the record keeps task by task.
+// Runs of the grid, only the MoE part, from the timed pass whose tasks the record keeps.
 
 struct ParmRun {
   int ranks = 0, mp = 0, esp = 0;
-  bool has_row = false;                              // what the row `saa` was measured for
+  bool has_row = false;                              // the shape for which the row `saa` was measured
   bool took_second = false;                          // parm ran as S2
   std::map<std::string, double> seconds, forward_s;  // by schedule
   double speedup(std::string_view schedule) const {
@@ -251,7 +251,7 @@ struct ParmRun {
   }
 };
 
-// Adds up the time of a pass without the tasks that the paper leaves out: they run alone.
+// Adds the time of a pass minus the tasks that the paper leaves out, which run alone.
 void add_run(const CaseRecord& record, ParmRun& run) {
   double forward = 0, total = 0, left_out = 0, left_out_forward = 0;
   for (const MeasuredTask& task : record.measured_timeline.tasks) {
@@ -295,7 +295,7 @@ std::vector<double> values_of_runs(const std::vector<ParmRun>& runs, const auto&
   return values;
 }
 
-// Returns how often parm's choice was the faster of both forward, and by how much it was slower where it was not.
+// Returns how often parm chose the schedule with the faster forward, and its largest loss otherwise.
 std::string measured_choice(const std::vector<ParmRun>& runs, bool has_row) {
   int layers = 0, right = 0, second = 0;
   double worst = 0;
@@ -312,7 +312,7 @@ std::string measured_choice(const std::vector<ParmRun>& runs, bool has_row) {
       right, layers, second, 100 * worst);
 }
 
-// Adds the column of what ran to Table IV, Figure 7 and the ablations, and what it says of the choice.
+// Adds the column of runs to Table IV, Figure 7 and the ablations, and a finding on the choice.
 void add_measured(Report& report, const commands::FileRun& file) {
   const std::vector<ParmRun> runs = parm_runs(file);
   const std::string column = fmt::format("{}, P = {}", kind_of_run(file), kFigureGpus);
@@ -374,7 +374,7 @@ std::string extremes_finding(const std::vector<ParmLayer>& all) {
       all.size(), groups(*low), groups(*high), std::ranges::count_if(all, loses), std::ranges::count_if(all, no_esp));
 }
 
-// Returns the least and most of ours / paper by testbed.
+// Returns the least and the largest ours / paper by testbed.
 std::string closeness_finding(const Comparison& c) {
   std::string text;
   for (const std::string_view testbed : {"testbed-a", "testbed-b-first", "testbed-b-second"}) {

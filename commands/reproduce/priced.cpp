@@ -12,7 +12,7 @@ namespace moe::reproduce {
 namespace {
 
 struct Derivation {
-  std::string_view op, subject, name;  // as in an assumption file; in the pricer's note; as a reader knows it
+  std::string_view op, subject, name;  // in an assumption file; in the pricer's note; for a reader
 };
 constexpr std::array<Derivation, 2> kDerivations{
     {{"allreduce", "intra allreduce", "AllReduce inside a node"},
@@ -30,7 +30,7 @@ bool all_allowed(const PriceNotes& notes, const Print& print) {
   return allowed;
 }
 
-// Returns every row that is missing, found by borrowing the nearest of each.
+// Finds every missing row by borrowing the nearest row for each.
 template <class Tune>
 void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
   std::set<std::string> names;
@@ -45,7 +45,7 @@ void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, 
   print.missing.merge(names);
 }
 
-// Returns what `tune` makes of a pricer of its own, so that nothing but its own needs are noted.
+// Returns the result of `tune` with a pricer of its own, so that only its own missing rows are noted.
 template <class Tune>
 auto from_print(const Print& print, const LayerCase& shape, const Tune& tune)
     -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {

@@ -1,5 +1,5 @@
 #pragma once
-// What the papers print: configs/papers/*.csv, one reader a file. Each file names its source in its first lines.
+// Numbers printed in papers: configs/papers/*.csv, one reader per file. Each file names its source in its first lines.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,7 +26,7 @@ std::vector<PrintedGate> printed_fsmoe_table6();
 
 struct PrintedFigure {  // fsmoe-figures: speedups stated beside Figures 6 to 8
   std::string figure, axis;
-  int value = 0;  // of the axis; 0: nothing is varied
+  int value = 0;  // value on the axis; 0: nothing is varied
   std::string schedule, over, stat;
   double speedup = 0;
 };
@@ -52,7 +52,7 @@ struct PrintedStatistic {  // parm-fig7
 };
 std::vector<PrintedStatistic> printed_parm_fig7();
 
-/// Returns the value of `what` on a testbed (or "both") in parm-text. Throws BadInput where it has none.
+/// Returns the value of `what` on a testbed (or "both") in parm-text. Throws BadInput if there is none.
 double printed_parm(std::string_view what, std::string_view testbed);
 
 struct PrintedCoefficient {  // parm-coefficients: of float32 elements
@@ -70,7 +70,7 @@ std::vector<PrintedBandwidth> printed_monta_table5();
 struct PrintedPrimitive {  // monta-table8
   std::string strategy, primitive;
   double volume_m = 0;    // 10^6 bytes
-  double efficiency = 0;  // of the theoretical bandwidth
+  double efficiency = 0;  // share of the theoretical bandwidth
   double latency_ms = 0;
 };
 std::vector<PrintedPrimitive> printed_monta_table8();
@@ -102,37 +102,37 @@ struct PrintedLina {  // lina-training
 };
 std::vector<PrintedLina> printed_lina_training();
 
-struct PrintedLinaShare {  // lina-table1: AlltoAll of a training step
+struct PrintedLinaShare {  // lina-table1: AlltoAll in a training step
   int experts = 0, layers = 0;
   double alltoall_ms = 0, share = 0;
 };
 std::vector<PrintedLinaShare> printed_lina_table1();
 
-struct PrintedPipelining {  // lina-table3: efficiency with one expert a device, and with so many
+struct PrintedPipelining {  // lina-table3: efficiency with one expert per device, and with `experts_a_device`
   std::string model;
   double without = 0, with = 0;
   int experts_a_device = 0;
 };
 std::vector<PrintedPipelining> printed_lina_table3();
 
-struct PrintedUtilization {  // lina-table4: of GPUs with 16 experts
+struct PrintedUtilization {  // lina-table4: GPUs with 16 experts
   std::string model;
   double baseline = 0, lina = 0, memory = 0, memory_lina = 0;  // shares; memory: at the peak
-  int offloads = 0;                                            // 1: experts' parameters go to the host's memory
+  int offloads = 0;                                            // 1: experts' parameters are moved to the host's memory
 };
 std::vector<PrintedUtilization> printed_lina_table4();
 
-struct PrintedInference {  // lina-inference: the file's first lines say what each metric is
+struct PrintedInference {  // lina-inference: the file's first lines define each metric
   std::string metric, model;
   int experts = 0, length = 0;
   double value = 0;
 };
 std::vector<PrintedInference> printed_lina_inference();
 
-/// Returns the value of `what` in lina-text. Throws BadInput where it has none.
+/// Returns the value of `what` in lina-text. Throws BadInput if there is none.
 double printed_lina_text(std::string_view what);
 
-/// Returns the value of `what` at `seq` in monta-text. Throws BadInput where it has none.
+/// Returns the value of `what` at `seq` in monta-text. Throws BadInput if there is none.
 double printed_monta_ratio(std::string_view what, int seq);
 
 }  // namespace moe::reproduce

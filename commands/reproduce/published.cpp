@@ -19,9 +19,9 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr double kCurveTarget = 0.05;  // of the median error
+constexpr double kCurveTarget = 0.05;  // target for the median error
 
-// Returns "4.1 %": the largest difference of a dispatcher's layers.
+// Returns the largest difference of a dispatcher's layers, such as "4.1 %".
 std::string worst_of(const Comparison& c, std::string_view dispatcher) {
   double worst = 0;
   for (const Figure& f : c.figures)
@@ -41,7 +41,7 @@ double reached_by(const PublishedLayer& layer) {
   return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k);
 }
 
-// Returns the most bytes a second that dispatch would send off a rank of one node if its rows had 16 bits.
+// Returns the largest rate in bytes per second at which dispatch leaves a rank of one node, if rows have 16 bits.
 double fastest_dispatch() {
   double most = 0;
   for (const PublishedExchange& e : published_exchanges()) {
@@ -110,13 +110,13 @@ void say_of_trace(Report& report, const Comparison& c) {
                   difference(apart.ours, apart.paper)));
 }
 
-// Returns the two neighbouring sizes of a curve of which the larger one is the most times faster.
+// Returns the two neighbouring sizes of a curve with the largest ratio of the smaller one's time to the larger one's.
 std::pair<PublishedCollective, PublishedCollective> deepest_fall(std::vector<PublishedCollective> samples) {
   std::ranges::sort(samples, {}, [](const PublishedCollective& s) { return std::tie(s.gpu, s.op, s.ranks, s.bytes); });
   size_t deepest = 0;
   double most = 0;
   for (size_t i = 0; i + 1 < samples.size(); ++i) {
-    if (samples[i + 1].bytes < samples[i].bytes) continue;  // another curve
+    if (samples[i + 1].bytes < samples[i].bytes) continue;  // the next curve begins
     const double fall = samples[i].seconds / samples[i + 1].seconds;
     if (fall > most) most = fall, deepest = i;
   }
@@ -200,7 +200,7 @@ std::vector<TraceTask> published_trace() {
                                &R::task, &R::phase, &R::stream, &R::seconds);
 }
 
-// Megatron-Core's MoE layer on eight H100, from the presets' rows.
+// Megatron-Core's MoE layer on eight H100s, priced by the presets' rows.
 
 namespace {
 
@@ -261,7 +261,7 @@ Comparison published_layer_times() {
   return c;
 }
 
-// nccl-tests on one node: each size by the others, on one line and on pieces.
+// nccl-tests on one node: each size is predicted from the others, by one line and by pieces.
 
 namespace {
 
@@ -294,7 +294,7 @@ std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& sa
   for (const PublishedCollective& s : samples) curves[{s.gpu, s.op}][s.ranks].push_back({s.bytes, s.seconds});
   std::vector<CurveErrors> all;
   for (const auto& [name, by_ranks] : curves) all.push_back({name.first, name.second, {}, {}, 0});
-  std::vector<std::future<void>> fits;  // a curve takes a tenth of a second
+  std::vector<std::future<void>> fits;  // one future per curve, which takes a tenth of a second
   size_t i = 0;
   for (const auto& [name, by_ranks] : curves)
     fits.push_back(
@@ -324,7 +324,7 @@ namespace {
 
 enum LaneOf { kCompute, kComm, kWeights };
 
-// Builds the tasks of one layer pair after another's, as DualPipe orders them (DeepSeek-V3, Figure 4).
+// Builds the tasks of pairs of layers in the order of DualPipe (DeepSeek-V3, Figure 4).
 class PairBuilder {
  public:
   PairBuilder(const std::vector<TraceTask>& trace, bool own_lane) : trace_(trace), own_lane_(own_lane) {
@@ -367,7 +367,7 @@ class PairBuilder {
     return structure_.tasks.back().id;
   }
 
-  // Adds the weight gradients of a part whose backward is over; nothing in these layers waits for them.
+  // Adds the weight gradients of a part after its backward; nothing in these layers waits for them.
   void add_weights(std::string_view task, int backward) {
     add(task, "backward", kCompute, {backward});
     const bool split =

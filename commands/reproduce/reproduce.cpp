@@ -42,7 +42,7 @@ std::vector<Report> asked_for(const ReproduceOptions& o) {
   return {reproduce(o.table, study)};
 }
 
-// Returns what any table may read: all of configs, sorted, the assumptions and the records.
+// Returns the files that any table may read: all of configs, sorted, the assumptions and the records.
 std::vector<std::string> files_read(const ReproduceOptions& o) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(config_dir()))
@@ -61,10 +61,10 @@ void write_records(const std::string& path, const ReproduceOptions& o, const std
   writer.end();
 }
 
-// True for a terminal, a pipe or a device, which takes all pages one after the other.
+// True for a terminal, a pipe or a device, to which all pages are written one after the other.
 bool is_stream(const std::filesystem::path& file) { return exists(file) && !is_regular_file(file); }
 
-// Returns the folder for the papers' pages: FILE's name without its ending.
+// Returns the folder for the papers' pages: FILE's name without its extension.
 std::filesystem::path folder_beside(const std::filesystem::path& file) {
   if (!file.has_extension()) return file.string() + "-pages";
   return std::filesystem::path(file).replace_extension();

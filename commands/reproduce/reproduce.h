@@ -1,5 +1,5 @@
 #pragma once
-// The verb `reproduce`: a paper's table or figure beside ours.
+// The verb `reproduce`: a paper's table or figure beside our numbers.
 #include <string>
 
 #include "moe/record/record.h"
@@ -8,14 +8,14 @@ namespace moe::reproduce {
 
 struct ReproduceOptions {
   std::string table;     // a key of kPaperTables
-  std::string assume;    // assumption NAME or FILE; empty: what the papers print alone
-  bool measure = false;  // a column of what really ran, of the runs that come with the program
-  std::string records;   // of these instead
-  std::string runs;      // of `training`: a file of other steps
-  bool audit = false;    // every combination of FSMoE's open conventions
-  bool all = false;      // every table, with and without the example assumptions, and the audit
-  std::string write;     // with `all`: Markdown FILE
-  std::string out;       // records; empty: results/reproduce-TABLE.jsonl
+  std::string assume;    // assumption NAME or FILE; empty: only numbers that papers print
+  bool measure = false;  // adds a column of real runs, by default of those shipped with the program
+  std::string records;   // file with other runs for that column
+  std::string runs;      // for `training`: a file with other steps
+  bool audit = false;    // computes every combination of FSMoE's open conventions
+  bool all = false;      // computes every table, with and without the example assumptions, and the audit
+  std::string write;     // with `all`: the Markdown file to write
+  std::string out;       // file of the records; empty: results/reproduce-TABLE.jsonl
   bool json = false;
   Asked asked;
 };

@@ -1,5 +1,5 @@
 #pragma once
-// What the reproductions of one run share, and the table of them.
+// The data that reproductions of one run share, and their table.
 #include <string_view>
 #include <vector>
 
@@ -12,9 +12,9 @@ namespace moe::reproduce {
 
 struct Study {
   SweepStore sweeps;
-  const Assumptions* assumed = nullptr;         // null: what the papers print alone
-  const commands::FileRun* measured = nullptr;  // a column of what really ran; null: none
-  std::string runs = {};                        // a file of steps that were measured; empty: the published ones
+  const Assumptions* assumed = nullptr;         // null: only numbers that papers print
+  const commands::FileRun* measured = nullptr;  // runs for a column of real times; null: none
+  std::string runs = {};                        // a file of measured steps; empty: the published ones
 };
 
 Report fsmoe_table2(Study& study);
@@ -40,8 +40,8 @@ Report beyond(Study& study);
 /// Returns every combination of FSMoE's open conventions for Table 5 and the count of layers with r_f != r_b.
 Report fsmoe_audit(Study& study);
 
-/// Returns the reproduction of a table by its key. Throws BadInput listing the known keys, or naming a table that the
-/// assumptions are not for.
+/// Returns the reproduction of a table by its key. Throws BadInput listing the known keys, or if the assumptions are
+/// not for this table.
 Report reproduce(std::string_view key, Study& study);
 
 }  // namespace moe::reproduce

@@ -16,7 +16,7 @@ constexpr Quantity kSeconds{"step_s", "s", 1, 2};
 
 constexpr int64_t kFewTokens = 4096, kManyTokens = 16384;
 
-// Returns the tokens of a GPU in a pass of a layer over a micro-batch.
+// Returns the tokens of a GPU in one pass of a layer over a micro-batch.
 int64_t tokens_of_pass(const PublishedRun& run) { return int64_t{run.micro_batch} * run.seq / (run.tp * run.cp); }
 
 struct Compared {
@@ -25,7 +25,7 @@ struct Compared {
   double error() const { return *step.step_s / run.step_s - 1; }
 };
 
-// Returns "TP 2 PP 8 VP 4 EP 32, 2048 of 1".
+// Returns the layout as text: "TP 2 PP 8 VP 4 EP 32, 2048 of 1".
 std::string layout_of(const PublishedRun& r) {
   std::string text;
   const auto add = [&](std::string_view name, int size) {
@@ -82,7 +82,7 @@ TextTable costs_table(const std::vector<Compared>& all) {
   return t;
 }
 
-// Names the cost that explains most of a step's error, as far as the rows tell (say_what_is_open()).
+// Returns the cost that explains most of a step's error, as far as the rows show (say_what_is_open()).
 std::string unexplained_cost(const Compared& c) {
   const PublishedRun& r = c.run;
   const auto largest = std::ranges::max_element(c.step.costs, {}, [](const auto& cost) { return cost.second; });
@@ -107,7 +107,7 @@ TextTable gaps_table(const std::vector<Compared>& all) {
   return t;
 }
 
-// Returns how often rankings agree by tokens a second and GPU, a line a model and number of GPUs.
+// Returns Kendall's tau of the rankings by tokens per second and GPU: a line for each model and number of GPUs.
 std::vector<std::string> rankings(const std::vector<Compared>& all) {
   std::map<std::pair<std::string, int>, std::pair<std::vector<double>, std::vector<double>>> groups;
   for (const Compared& c : all) {
@@ -141,7 +141,7 @@ void summarise(Report& report, const std::vector<Compared>& all) {
   for (std::string& line : rankings(all)) report.shows.push_back(std::move(line));
 }
 
-// Returns the median error of steps with so many tokens a GPU and micro-batch, "-" where there are none.
+// Returns the median error of steps with [least, below) tokens per GPU and micro-batch; "-" if there are none.
 std::string median_error(const std::vector<Compared>& all, int64_t least, int64_t below) {
   std::vector<double> errors;
   for (const Compared& c : all) {
@@ -151,7 +151,7 @@ std::string median_error(const std::vector<Compared>& all, int64_t least, int64_
   return errors.empty() ? "-" : fmt::format("{:+.0f} %", 100 * median(errors));
 }
 
-// Returns the median of what passes of few tokens lack, in ms, of steps with this dispatcher and no overlap.
+// Returns the median time in ms that predictions of short passes lack, for steps with this dispatcher and no overlap.
 std::string median_gap(const std::vector<Compared>& all, std::string_view dispatcher) {
   std::vector<double> gaps;
   for (const Compared& c : all)
@@ -183,7 +183,7 @@ void say_what_is_open(Report& report, const std::vector<Compared>& all) {
 }
 
 void say_of_rows(Report& report, const std::vector<Compared>& all) {
-  std::map<std::string, std::vector<std::string>> notes;  // by text: the rows
+  std::map<std::string, std::vector<std::string>> notes;  // by text of the note: the rows that have it
   for (size_t i = 0; i < all.size(); ++i) {
     for (const std::string& note : all[i].step.notes) notes[note].push_back(fmt::format("{}", i + 1));
     if (!all[i].step.step_s) report.not_computable.push_back(fmt::format("row {}: {}", i + 1, all[i].step.reason));

@@ -1,5 +1,5 @@
-// Predicts a step of training from a published row. A long step is two short ones, continued: once the pipeline is full
-// every further micro-batch takes as long as the one before.
+// Predicts a training step from a published row. A long step is extrapolated from two short ones: once the pipeline is
+// full, every further micro-batch takes as long as the one before.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +13,7 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr double kExchangeMultiprocessors = 20;  // of DeepEP, as the clusters' rows were measured
+constexpr double kExchangeMultiprocessors = 20;  // multiprocessors of DeepEP in the measured clusters' rows
 
 std::string_view computation_cost(TaskPart part) {
   switch (part) {
@@ -48,12 +48,12 @@ std::string_view cost_of(TaskKind kind) {
   return is_of_layer(kind) || is_end(kind) ? "tp" : "optimizer";
 }
 
-/// Seconds of a step, and by kind of cost those of the stage that works longest.
+/// Seconds of a step, and the costs of its busiest stage by kind.
 struct Step {
   double seconds = 0, busy_s = 0;
   std::map<std::string_view, double> costs = {};
 
-  /// Returns this step with `count` more of the micro-batches that it has `fewer` of less.
+  /// Returns this step extended `count` times by the difference to a step with fewer micro-batches.
   Step continued(const Step& shorter, double count) const {
     Step longer;
     const auto on = [&](double value, double before) { return value + count * (value - before); };
@@ -64,7 +64,7 @@ struct Step {
   }
 };
 
-// Returns the seconds in which any of these tasks runs.
+// Returns the seconds in which at least one of these tasks runs.
 double covered_s(std::vector<std::pair<double, double>> spans) {
   std::ranges::sort(spans);
   double covered = 0, end = 0;
@@ -87,7 +87,7 @@ Step replayed(const LayerPricer& pricer, ModelShape model, int micro_batches) {
   std::vector<std::map<std::string_view, double>> costs(stages);
   for (const Task& task : plan.tasks()) {
     const Lane& lane = plan.structure->lanes[task.lane];
-    if (task.kind == TaskKind::recv) continue;  // waits
+    if (task.kind == TaskKind::recv) continue;  // only waits
     spans[lane.stage].emplace_back(timeline.start_s[task.id], timeline.end_s[task.id]);
     costs[lane.stage][cost_of(task.kind)] += timeline.end_s[task.id] - timeline.start_s[task.id];
   }
@@ -114,15 +114,15 @@ Step whole_step(const LayerPricer& pricer, const ModelShape& model) {
   return step;
 }
 
-// Returns the least number of layers, no fewer than the model's, that its virtual stages can share evenly, as plans
-// of virtual stages require.
+// Returns the least number of layers, at least the model's, that its virtual stages share evenly, as plans of virtual
+// stages require.
 int layers_in_whole_chunks(const ModelShape& model) {
   if (model.split().virtual_stages == 1) return model.layers;
   const int chunks = model.split().chunks();
   return (model.layers + chunks - 1) / chunks * chunks;
 }
 
-/// Refuses with a reason what no plan has.
+/// Throws Unsupported with a reason if no plan or price exists for the run.
 void check_run(const PublishedRun& run) {
   require<Unsupported>(run.precision == "bf16", "no prices of {}, only of bf16", run.precision);
   require<Unsupported>(run.overlap == "none" || run.overlap == "1f1b-ep", "no plan of overlap {}", run.overlap);
@@ -134,7 +134,7 @@ void check_run(const PublishedRun& run) {
           run.global_batch % (run.gpus / replica * run.micro_batch) == 0,
       "{} GPUs and {} samples are no whole number of replicas of TP {} CP {} PP {} with micro-batches of {}", run.gpus,
       run.global_batch, run.tp, run.cp, run.pp, run.micro_batch);
-  const int samples = run.global_batch / (run.gpus / replica);  // of a replica
+  const int samples = run.global_batch / (run.gpus / replica);  // samples of a replica
   require<Unsupported>(
       run.pipeline_batch >= 0 &&
           (run.pipeline_batch == 0 || (samples % run.pipeline_batch == 0 && run.pipeline_batch % run.micro_batch == 0)),
@@ -219,12 +219,12 @@ PredictedStep predicted_step(const PublishedRun& run) {
     out.step_s = step.busy_s + step.costs["bubble"];
     out.costs = step.costs;
     out.passes = static_cast<double>(layers_in(chosen.model.split(), 0)) * count;
-    if (run.overlap == "1f1b-ep") {  // all but those of the first and of the last micro-batch
+    if (run.overlap == "1f1b-ep") {  // all except those of the first and the last micro-batch
       double computing = 0;
       for (const std::string_view cost : {"attention", "experts", "dense", "gate", "permute", "head"})
         computing += step.costs[cost];
       out.hidden_s = std::min(step.costs["alltoall"], computing) * (count - 1) / count;
-      if (run.dispatcher == "deepep")  // what computes beside it has fewer multiprocessors
+      if (run.dispatcher == "deepep")  // computation beside it has fewer multiprocessors
         out.hidden_s *= 1 - kExchangeMultiprocessors / (profile.gpu->multiprocessors - kExchangeMultiprocessors);
       *out.step_s -= out.hidden_s;
     }

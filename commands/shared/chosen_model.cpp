@@ -7,7 +7,7 @@
 namespace moe::commands {
 namespace {
 
-// Returns ChosenModel::on_cluster. What flags ask for is no cluster's.
+// Returns ChosenModel::on_cluster. Values that come from flags are not listed.
 std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags,
                         const SomeLayerFields& asked, int64_t experts) {
   std::string text;
@@ -62,7 +62,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.step.planned = chosen.stack;
   if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
-  // One stage that keeps one micro-batch's activations is slower by about 1 %, at most.
+  // One stage that keeps the activations of one micro-batch is slower by at most about 1 %.
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
   const int virtual_stages = chosen.model.split().virtual_stages;
@@ -158,7 +158,7 @@ Run run_of_documents(const std::string& text, const std::string& file) {
   try {
     for (const Json& model : documents)
       for (const Json& schedule : model.at("schedules")) run.cases.push_back(record_of(model, schedule, file));
-  } catch (const Json::exception&) {  // it is another document
+  } catch (const Json::exception&) {  // another document
     run.cases.clear();
   }
   require<BadInput>(!run.cases.empty(),

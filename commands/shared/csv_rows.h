@@ -1,5 +1,5 @@
 #pragma once
-// Rows of the CSV files that come with the program, column by column into members.
+// Rows of the CSV files that are shipped with the program, read column by column into members.
 #include <array>
 #include <fmt/ranges.h>
 #include <string>
@@ -18,8 +18,8 @@ template <unsigned N>
 using CsvReader = io::CSVReader<N, io::trim_chars<' '>, io::no_quote_escape<','>, io::throw_on_overflow,
                                 io::single_line_comment<'#'>>;
 
-/// Reads the rows of a CSV file; columns that are not asked for are passed over. The last `optional` columns may be
-/// left out; their members keep their values. Throws BadInput naming file and line.
+/// Reads the rows of a CSV file; columns that are not requested are skipped. The last `optional` columns may be
+/// missing; their members then keep their values. Throws BadInput naming file and line.
 template <class Row, class... Cells>
 std::vector<Row> csv_file_rows(const std::string& path, const std::array<const char*, sizeof...(Cells)>& columns,
                                size_t optional, Cells Row::*... cells) {
@@ -39,7 +39,7 @@ std::vector<Row> csv_file_rows(const std::string& path, const std::array<const c
   return rows;
 }
 
-/// Reads configs/NAME.csv likewise.
+/// Reads configs/NAME.csv in the same way.
 template <class Row, class... Cells>
 std::vector<Row> csv_rows(const std::string& name, const std::array<const char*, sizeof...(Cells)>& columns,
                           Cells Row::*... cells) {

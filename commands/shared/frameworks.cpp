@@ -30,11 +30,11 @@ constexpr std::array<SettingName, 13> kMegatronArguments{
      {"--nodes", "--nnodes"},
      {"--ranks-per-node", "--nproc-per-node"},
      {"--ranks-per-node", "--nproc_per_node"}}};
-// Attention keeps no scores, with recomputation or without.
+// Attention keeps no scores, whether with or without recomputation.
 constexpr std::array<SettingDefault, 6> kMegatronDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
 
-// Source: ConfigContainer of megatron/bridge/training/config.py, whose recipes share out the optimizer's states.
+// Source: ConfigContainer of megatron/bridge/training/config.py; its recipes shard the optimizer's states.
 constexpr std::array<SettingName, 11> kBridgeKeys{
     {{"--mp", "model.tensor_model_parallel_size"},
      {"--cp", "model.context_parallel_size"},
@@ -90,7 +90,7 @@ constexpr std::array<SettingDefault, 8> kNemoDefaults{{{"--mp", "1"},
                                                        {kZero, "0"},
                                                        {kRecompute, "selective"}}};
 
-// Of all that trains with Megatron-Core: its arguments, TransformerConfig, DistributedDataParallelConfig, CommOverlap.
+// For all that train with Megatron-Core: its arguments, TransformerConfig, DistributedDataParallelConfig, CommOverlap.
 constexpr std::array<UnplannedSetting, 34> kMegatronUnplanned{
     {{"cp_comm_type", "all_gather"},
      {"use_megatron_fsdp", "false", kOtherShards},
@@ -160,7 +160,7 @@ constexpr std::array<UnplannedSetting, 12> kDeepspeedUnplanned{
 constexpr std::array<SettingsFormat, 1> kDeepspeedFormats{
     {{"DeepSpeed", false, kDeepspeedKeys, kDeepspeedDefaults, kDeepspeedUnplanned}}};
 
-// Source: torchtitan/config/job_config.py at 9810191bb, whose train_configs are TOML.
+// Source: torchtitan/config/job_config.py at 9810191bb, with train_configs in TOML.
 constexpr std::array<SettingName, 8> kTorchtitanKeys{
     {{"--mp", "parallelism.tensor_parallel_degree"},
      {"--cp", "parallelism.context_parallel_degree"},
@@ -191,19 +191,19 @@ using Refusals = std::vector<std::string>;
 
 bool has_order(const ModelShape& model, PipelineOrder order) { return model.micro_batches > 1 && model.order == order; }
 
-// A step that accumulates gradients on one stage ends a micro-batch before it begins the next.
+// Gradient accumulation on one stage finishes a micro-batch before it begins the next.
 void refuse_gpipe_on_one_stage(std::string_view name, const ModelShape& model, Refusals& refusals) {
   if (has_order(model, PipelineOrder::gpipe) && model.shape.parallel.pp == 1)
     refusals.push_back(fmt::format("{} accumulates gradients as --pipeline 1f1b does, not gpipe", name));
 }
 
-// Ranks that share an expert are neighbours: no setting says otherwise.
+// Ranks that share an expert are neighbours, and no setting changes that.
 void refuse_ep_inside(std::string_view name, const ParallelShape& p, Refusals& refusals) {
   if (p.ep_inside && p.ep > 1 && p.esp > 1)
     refusals.push_back(fmt::format("{} has no EP's ranks as neighbours, but ESP's", name));
 }
 
-// What shares samples among ranks otherwise, or not at all.
+// Refuses CP for frameworks that share samples among ranks in another way, or not at all.
 void refuse_cp(std::string_view name, const ParallelShape& p, Refusals& refusals) {
   if (p.cp > 1) refusals.push_back(fmt::format("{} has no AllGather of keys and values over CP {}", name, p.cp));
 }
@@ -297,7 +297,7 @@ Refusals torchtitan_refusals(const ModelShape& model) {
   return refusals;
 }
 
-// Returns a setting's value for that of a flag: "true" for 1 of --zero.
+// Returns the setting's value for that of a flag: "true" for 1 of --zero.
 std::string setting_value(SettingKind kind, std::string_view value) {
   const bool none = value == "0" || value == "none";
   switch (kind) {

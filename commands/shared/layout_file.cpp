@@ -17,12 +17,12 @@ namespace {
 constexpr std::string_view kGroupSize = "parallel_size", kModules = "recompute_modules",
                            kSequence = "sequence_parallel";
 
-/// A setting of a file. One that says nothing has no text.
+/// A setting of a file. A setting without a value has no text.
 struct Entry {
   std::string key, text, where;
 };
 
-// Returns a value as one word; of a list "[1,2]". Empty: nothing, or a table.
+// Returns a value as one word; "[1,2]" for a list. Empty for null and for a table.
 std::string word_of(const ConfigValue& value) {
   std::vector<std::string> items;
   switch (value.kind) {
@@ -42,7 +42,7 @@ std::string word_of(const ConfigValue& value) {
   }
 }
 
-// Adds the settings below a table; those of one that is switched off say nothing.
+// Adds the settings below a table, unless the table has "enabled: false".
 void add_entries(const ConfigFile& file, const ConfigValue& table, const std::string& prefix,
                  std::vector<Entry>& entries) {
   if (const ConfigValue* enabled = table.find("enabled"); enabled != nullptr && word_of(*enabled) == "false") return;
@@ -56,7 +56,7 @@ void add_entries(const ConfigFile& file, const ConfigValue& table, const std::st
   }
 }
 
-// Returns the arguments of a command line; a switch is true.
+// Returns the arguments of a command line; a switch has the value true.
 std::vector<Entry> arguments_of(const std::string& text, const std::string& path) {
   std::map<std::string, Entry, std::less<>> arguments;
   std::istringstream lines(text);
@@ -107,7 +107,7 @@ class Reader {
       const ConfigFile file = is_yaml(path) ? parse_yaml(text, path)
                               : is_toml     ? parse_toml(text, path)
                                             : parse_json(text, path);
-      const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // of Megatron-LM's functional tests
+      const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // Megatron-LM's functional tests have it
       has_arguments_ = arguments != nullptr && arguments->kind == ConfigKind::table;
       add_entries(file, has_arguments_ ? *arguments : file.root, "", entries_);
     }
@@ -158,7 +158,7 @@ class Reader {
                       fmt::join(examples, ", "));
   }
 
-  // A switch takes no value: the word behind it is the script's ("torchrun").
+  // A switch takes no value: the word after it belongs to the script ("torchrun").
   void drop_words_behind_switches() {
     if (!has_arguments_) return;
     for (Entry& entry : entries_)
@@ -191,7 +191,7 @@ class Reader {
     return *value;
   }
 
-  // Returns the flag's value for a setting; empty: it says nothing.
+  // Returns the flag's value for a setting; empty if the setting has no effect.
   static std::string flag_value(const SettingName& name, const Entry& entry) {
     switch (name.kind) {
       case SettingKind::plain:
@@ -213,14 +213,14 @@ class Reader {
       if (entry.text != "0" && entry.text != "1") fail(entry, "0 or 1: no plan shards gradients or weights");
       return entry.text;
     }
-    if (name.theirs == "training.global_batch_size" && entry.text == "-1") return "";  // by local_batch_size
+    if (name.theirs == "training.global_batch_size" && entry.text == "-1") return "";  // local_batch_size determines it
     if (name.theirs == "tensor_parallel.autotp_size" && entry.text == "0") return "";  // off
     return std::to_string(count(entry));
   }
 
   void say(const SettingName& name, const Entry& entry) {
     if (name.flag == "--nodes" || name.flag == "--ranks-per-node") {
-      // Scripts leave these to variables, and -1 is all GPUs of a node.
+      // Scripts use variables for these, and -1 means all GPUs of a node.
       const std::optional<int64_t> ranks = whole(entry);
       if (ranks && *ranks > 0) (name.flag == "--nodes" ? layout_.nodes : layout_.ranks_per_node) = ranks;
       return;
@@ -231,7 +231,7 @@ class Reader {
     if (value.empty()) return;
     for (LayoutFile::Said& other : layout_.said) {
       if (other.flag != name.flag || other.value == value) continue;
-      // A framework that has the setting twice shards states if either says so.
+      // A framework with two such settings shards states if either of them says so.
       if (name.kind != SettingKind::shards) fail(entry, fmt::format("{}, as in {}", other.value, other.where));
       other.value = "1";
       return;
@@ -239,7 +239,7 @@ class Reader {
     if (layout_.find(name.flag) == nullptr) layout_.said.push_back({name.flag, value, entry.where});
   }
 
-  // --num-layers-per-virtual-pipeline-stage, the older way to say virtual stages.
+  // Reads --num-layers-per-virtual-pipeline-stage, the older setting for virtual stages.
   void set_virtual_stages() {
     const Entry* chunk = entry_of(kLayersAChunk);
     if (chunk == nullptr) return;
@@ -252,7 +252,7 @@ class Reader {
     layout_.said.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
   }
 
-  // DeepSpeed accumulates no gradients unless two of its three sizes say so.
+  // DeepSpeed accumulates gradients only if the file gives two of its three sizes.
   void set_batches() {
     const auto says = [&](std::string_view flag) { return layout_.find(flag) != nullptr; };
     const bool has_accumulation =
@@ -261,7 +261,7 @@ class Reader {
       layout_.defaults.push_back({"--micro-batches", "1"});
   }
 
-  // torchtitan cuts a local batch into micro-batches if it has stages; else each is one.
+  // torchtitan cuts a local batch into micro-batches if it has stages; otherwise a local batch is one micro-batch.
   void set_pipeline_batch() {
     if (layout_.framework->key != "torchtitan") return;
     const Entry* local = entry_of("training.local_batch_size");
@@ -289,7 +289,7 @@ class Reader {
     return said == nullptr ? "" : said->value;
   }
 
-  // Returns the setting's name without its place: "context_parallel_size".
+  // Returns the setting's name without dashes: "context_parallel_size".
   std::string plain_name(const Entry& entry) const {
     if (!entry.key.starts_with("--")) return entry.key;
     std::string name = entry.key.substr(2);
@@ -301,7 +301,7 @@ class Reader {
     return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
   }
 
-  // Refuses, or notes, what no plan has.
+  // Refuses, or notes, settings for features that no plan has.
   void check(const Entry& entry) {
     const std::string name = plain_name(entry);
     for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
@@ -336,7 +336,7 @@ class Reader {
         fail(entry, fmt::format("only {}: no plan recomputes other parts of a layer alone", fmt::join(kShort, ", ")));
   }
 
-  // Plans of several MP ranks share out the norms' rows, as --sequence-parallel does.
+  // Plans with several MP ranks split the rows of norms among them, like --sequence-parallel.
   void note_sequence() {
     const LayoutFile::Said* mp = layout_.find("--mp");
     if (mp == nullptr || mp->value == "1" || layout_.framework->key != "megatron") return;

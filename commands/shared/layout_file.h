@@ -1,5 +1,5 @@
 #pragma once
-// The layout of a training as a framework's own files say it: command lines, YAML and JSON.
+// The layout of a training, read from a framework's own files: command lines, YAML and JSON.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,11 +9,11 @@
 
 namespace moe::commands {
 
-/// Megatron-Core's other way to say virtual stages: by the layers of each.
+/// Megatron-Core's older setting for virtual stages: the number of layers of each.
 inline constexpr std::string_view kLayersAChunk = "--num-layers-per-virtual-pipeline-stage";
 
 struct LayoutFile {
-  /// A flag of tune with what the file says of it, and where: "train.yaml:3: model.tensor_model_parallel_size".
+  /// A flag of tune with the file's value, and its place: "train.yaml:3: model.tensor_model_parallel_size".
   struct Said {
     std::string_view flag;
     std::string value, where;
@@ -23,24 +23,24 @@ struct LayoutFile {
   const Framework* framework = nullptr;
   const SettingsFormat* format = nullptr;
   std::vector<Said> said = {};
-  std::vector<SettingDefault> defaults = {};  // of what it does not say
-  /// Settings for which the training is timed as if it did not have them: "overlap_grad_reduce true".
+  std::vector<SettingDefault> defaults = {};  // values for flags that the file does not set
+  /// Settings that are ignored in the time of the training: "overlap_grad_reduce true".
   std::vector<std::string> unplanned = {};
-  /// Settings that say neither groups nor states.
+  /// Settings that concern neither groups nor states.
   std::vector<std::string> ignored = {};
-  /// Sizes of the training's model, by the flags for them: tune has the model from elsewhere.
+  /// Sizes of the training's model by their flags; tune takes the model from other flags.
   std::vector<Said> sizes = {};
   std::optional<int64_t> nodes = {}, ranks_per_node = {};  // of the training that the file starts; none: unknown
 
-  /// Returns what the file says of the flag; null: nothing.
+  /// Returns the file's value for the flag; null if there is none.
   const Said* find(std::string_view flag) const;
 };
 
-/// Reads a file of any framework that has formats: by its name's end YAML, by its first letter JSON, else a command
-/// line, a script's array or lines of both, which YAML may have in MODEL_ARGS; of an argument that is there twice the
-/// last one counts. Other YAML and JSON is of the format that has the most of its names in it. Keys that are null, or
-/// "auto", say nothing. Settings that matter for no time are ignored. Throws BadInput "PATH:LINE: KEY: ..." for what is
-/// no layout, for what no plan has, and for sizes of groups under other names.
+/// Reads a file of any framework that has formats: YAML by its extension, JSON by its first character, otherwise a
+/// command line, a script's array or lines of both, which YAML may have in MODEL_ARGS. If an argument is repeated, the
+/// last one counts. Other YAML and JSON has the format with the most names in it. Keys with null or "auto" are skipped,
+/// and settings that do not affect times are ignored. Throws BadInput "PATH:LINE: KEY: ..." if the file is no layout,
+/// for features that no plan has, and for sizes of groups under unknown names.
 LayoutFile read_layout(const std::string& path);
 
 }  // namespace moe::commands

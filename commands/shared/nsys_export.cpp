@@ -46,7 +46,7 @@ struct EndStatement {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 };
 
-// The rows of a query, one after the other.
+// The rows of a query, read one by one.
 class Rows {
  public:
   Rows(sqlite3* database, const std::string& path, const std::string& query) : database_(database), path_(path) {
@@ -81,7 +81,7 @@ class Rows {
   std::unique_ptr<sqlite3_stmt, EndStatement> statement_;
 };
 
-// A database in memory, which nothing can change; its file may have been compressed.
+// A read-only database in memory; its file may have been compressed.
 class Database {
  public:
   explicit Database(const std::string& path) : path_(path), bytes_(text_of_file(path, kExpected)) {
@@ -107,12 +107,12 @@ class Database {
     const auto found = columns_.find(std::string(table));
     return found != columns_.end() && found->second.contains(column);
   }
-  /// Returns "TABLE.COLUMN", or NULL where the table lacks it.
+  /// Returns "TABLE.COLUMN", or NULL if the table lacks it.
   std::string column_or_null(std::string_view table, const std::string& column) const {
     return has_column(table, column) ? fmt::format("{}.{}", table, column) : "NULL";
   }
 
-  /// Throws BadInput where the table is missing, naming what records it, or lacks a column.
+  /// Throws BadInput if the table is missing, naming the option that records it, or if it lacks a column.
   void require_table(std::string_view table, const std::vector<std::string>& columns, std::string_view remedy) const {
     require<BadInput>(has_table(table), "{}: found no table {}{}, expected one ({})", path_, table, version_, remedy);
     for (const std::string& column : columns)
@@ -121,7 +121,7 @@ class Database {
   }
 
  private:
-  // Views and virtual tables are no tables: what they compute could take any time.
+  // Views and virtual tables do not count as tables, because computing them could take any time.
   void read_columns() {
     std::vector<std::string> tables;
     for (Rows found = rows("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0"); found.next();)
@@ -143,11 +143,11 @@ class Database {
   std::string bytes_;
   std::unique_ptr<sqlite3, CloseDatabase> database_;
   std::map<std::string, std::set<std::string>> columns_;  // by table
-  std::string version_;                                   // of the export's schema, in brackets; empty: unknown
+  std::string version_;                                   // version of the export's schema, in brackets; empty: unknown
 };
 
-// The schemas of payloads, and how they lie in the column binaryData: a header of 32 bytes (domain and schema as 32
-// bits at 0 and 8, the payload's size and that of all as 64 bits at 16 and 24), then the payload.
+// The schemas of payloads. The column binaryData has a header of 32 bytes (domain and schema as 32 bits at 0 and 8, the
+// payload's size and the total size as 64 bits at 16 and 24), then the payload.
 class PayloadReader {
  public:
   explicit PayloadReader(const Database& database) {
@@ -261,7 +261,7 @@ std::vector<Launch> read_launches(const Database& database, const NsysExport& fr
                                   const std::vector<int64_t>& correlations) {
   database.require_table(kLaunches, {"start", "globalTid", "correlationId"}, "nsys profile --trace cuda,nvtx");
   const bool has_process = database.has_column(kKernels, "globalPid");
-  std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> launched;  // by process and correlation
+  std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> launched;  // by process and correlation id
   for (size_t k = 0; k < from.kernels.size(); ++k)
     launched[{has_process ? from.kernels[k].process : 0, correlations[k]}].push_back(k);
   std::vector<Launch> launches;
@@ -274,7 +274,7 @@ std::vector<Launch> read_launches(const Database& database, const NsysExport& fr
   return launches;
 }
 
-// Sets the innermost range around the launch of each kernel.
+// Sets each kernel's innermost range around its launch.
 void set_ranges(const std::vector<Launch>& launches, NsysExport& to) {
   size_t next = 0;
   int innermost = -1;
@@ -298,7 +298,7 @@ std::string host_of(const Database& database) {
 std::string start_of(const Database& database) {
   if (!database.has_column(kStart, "utcEpochNs")) return {};
   Rows row = database.rows(fmt::format("SELECT utcEpochNs FROM {}", kStart));
-  constexpr int64_t kSecond = 1'000'000'000, kMostSeconds = 253'402'300'799;  // of the year 9999
+  constexpr int64_t kSecond = 1'000'000'000, kMostSeconds = 253'402'300'799;  // end of the year 9999
   if (!row.next() || row.whole(0) < 0 || row.whole(0) / kSecond > kMostSeconds) return {};
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:09}Z", fmt::gmtime(static_cast<std::time_t>(row.whole(0) / kSecond)),
                      row.whole(0) % kSecond);

@@ -8,11 +8,11 @@
 
 namespace moe::commands {
 
-/// The payload that NCCL 2.19 and later attach to the ranges of their calls; what it lacks is unknown.
+/// The payload that NCCL 2.19 and later attach to the ranges of their calls; missing fields are unknown.
 struct NcclPayload {
-  std::optional<uint64_t> communicator;  // the same number on all ranks
-  std::optional<uint64_t> bytes;         // "Message size", of one message
-  std::optional<uint64_t> ranks;         // of the communicator, in the calls that make one
+  std::optional<uint64_t> communicator;  // the same value on all ranks
+  std::optional<uint64_t> bytes;         // "Message size" of one message
+  std::optional<uint64_t> ranks;         // size of the communicator, in the calls that create one
 };
 
 /// A range that a thread pushed and popped.
@@ -20,7 +20,7 @@ struct NsysRange {
   std::string name;
   int64_t start_ns = 0, end_ns = 0;
   int64_t thread = 0;  // process and thread in one number
-  int parent = -1;     // the range around it on its thread; -1: none
+  int parent = -1;     // index of the range around it on its thread; -1: none
   std::optional<NcclPayload> nccl = {};
 };
 
@@ -28,7 +28,7 @@ struct NsysKernel {
   std::string name;
   int64_t start_ns = 0, end_ns = 0;
   int64_t process = 0, device = 0, stream = 0;
-  int range = -1;  // the innermost around its launch; -1: none
+  int range = -1;  // index of the innermost range around its launch; -1: none
 
   double seconds() const { return (static_cast<double>(end_ns) - static_cast<double>(start_ns)) * 1e-9; }
 };
@@ -36,24 +36,24 @@ struct NsysKernel {
 struct NsysExport {
   std::string path;
   std::string host;                 // empty: unknown
-  std::string started;              // the recording, UTC, ISO 8601; empty: unknown
+  std::string started;              // start of the recording, UTC, ISO 8601; empty: unknown
   std::vector<NsysRange> ranges;    // by thread, and by start within one; a range comes before those inside it
   std::vector<NsysKernel> kernels;  // by start
 };
 
-/// Returns the process of a thread's number.
+/// Returns the process that a thread's number contains.
 int64_t process_of_thread(int64_t thread);
 
-/// True for what an SQLite database begins with.
+/// Returns whether a file that begins like this is an SQLite database.
 bool is_sqlite(const std::string& beginning);
 
-/// Reads an export (`nsys export --type sqlite`), compressed by gzip or not. Throws BadInput naming the file where it
-/// is no database, is cut off, lacks a table or a column, or has no kernel.
+/// Reads an export (`nsys export --type sqlite`), which may be compressed with gzip. Throws BadInput naming the file if
+/// it is no database, is truncated, lacks a table or a column, or has no kernel.
 NsysExport read_nsys_export(const std::string& path);
 
 /// Returns the seconds of each occurrence of a range, by rank (process and GPU) in the order of their kernels: from the
-/// start of the first kernel that was launched inside it on its thread to the end of the last one. Occurrences without
-/// kernels are left out.
+/// start of the first kernel launched inside it on its thread to the end of the last one. Occurrences without kernels
+/// are left out.
 std::vector<std::vector<double>> range_seconds(const NsysExport& from, const std::string& name);
 
 }  // namespace moe::commands

@@ -12,8 +12,8 @@
 namespace moe::commands {
 namespace {
 
-// Returns "batch 1", "seq 256", ..., and each two of them: what a pick should have as few times as the ones before it
-// allow.
+// Returns "batch 1", "seq 256", ..., and all pairs of them. A pick should share as few of these as possible with the
+// earlier picks.
 std::vector<std::string> traits_of(const LayerShape& l) {
   const double scale = static_cast<double>(l.hidden) / static_cast<double>(l.model_dim);
   std::vector<std::string> traits{
@@ -32,7 +32,7 @@ std::vector<std::string> traits_of(const LayerShape& l) {
 std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count) {
   struct Unpicked {
     size_t layer;
-    std::vector<int*> uses;  // of its traits, by the picks so far
+    std::vector<int*> uses;  // how often the earlier picks have its traits
   };
   std::map<std::string, int> used;
   std::vector<Unpicked> open;
@@ -47,7 +47,7 @@ std::vector<size_t> pick_layers(std::span<const LayerShape> layers, int count) {
       for (const int* uses : c.uses) sum += *uses;
       return sum;
     };
-    const auto next = std::ranges::min_element(open, {}, repeats);  // the first of the least
+    const auto next = std::ranges::min_element(open, {}, repeats);  // the first one on ties
     for (int* uses : next->uses) ++*uses;
     picked.push_back(next->layer);
     open.erase(next);
@@ -70,7 +70,7 @@ Extent range_of(const Grid& grid, int64_t LayerShape::*size) {
   return {least->shape.*size, most->shape.*size};
 }
 
-// Returns a multiple of `grain` in the range, where it has one; else its least.
+// Returns a multiple of `grain` in the range if there is one; else the least value of the range.
 int64_t drawn(Extent range, int64_t grain, double uniform) {
   const double at = static_cast<double>(range.least) *
                     std::pow(static_cast<double>(range.most) / static_cast<double>(range.least), uniform);

@@ -20,7 +20,7 @@
 namespace moe::commands {
 namespace {
 
-// Counts the gradients that a schedule's search puts between tasks of the MoE part; pieces go where lanes are idle.
+// Returns the bytes of gradients that a schedule's search puts between tasks of the MoE part. Pieces do not count.
 int64_t bytes_in_moe(const Plan& plan) {
   if (find_schedule(plan.schedule).gradients != GradientPolicy::adaptive) return 0;
   int first = -1, last = -1;
@@ -35,7 +35,7 @@ int64_t bytes_in_moe(const Plan& plan) {
   return bytes;
 }
 
-// Returns the tasks of one phase and what they wait for in it, numbered anew.
+// Returns the tasks of one phase, renumbered, with their dependencies inside the phase.
 Plan phase_of(const Plan& plan, Phase phase) {
   Structure part = *plan.structure;
   Plan alone = plan;
@@ -82,7 +82,7 @@ void require_one_saved(const std::string& path, size_t schedules) {
                     schedules);
 }
 
-// Uses a pricer of its own: notes on what the schedule could have done are none on this plan.
+// Uses a separate pricer, whose notes on other decisions of the schedule are not notes on this plan.
 double bound_seconds(const Plan& plan, const LayerPricer& pricer) {
   const Schedule& schedule = find_schedule(plan.schedule);
   const LayerPricer any(pricer.profile(), plan.shape, pricer.options());
@@ -120,7 +120,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
 
 namespace {
 
-// Counts bytes and forgets them.
+// A stream that only counts the bytes written to it.
 class ByteCounter : public std::streambuf {
  public:
   int64_t bytes() const { return bytes_; }
@@ -146,11 +146,11 @@ int64_t bytes_of(std::span<const TraceGroup> groups, const TraceExtent& extent) 
   return counter.bytes();
 }
 
-// Returns the largest numbers of layers of a stage and of micro-batches.
+// Returns the largest number of layers of a stage, and the largest number of micro-batches.
 TraceExtent whole_extent(std::span<const TraceGroup> groups) {
   TraceExtent whole{1, 1};
   for (const TraceGroup& group : groups) {
-    whole.layers = std::max(whole.layers, layers_in(group.plan->split(), 0));  // has most
+    whole.layers = std::max(whole.layers, layers_in(group.plan->split(), 0));  // the stage with most layers
     whole.micro_batches = std::max(whole.micro_batches, group.plan->micro_batches);
   }
   return whole;

@@ -1,5 +1,5 @@
 #pragma once
-// A plan out of a file, for verbs that take one in the place of a layer and a schedule (moe/formats/plan_json.h).
+// Plans from files, for verbs that take one instead of a layer and a schedule (moe/formats/plan_json.h).
 #include <optional>
 #include <span>
 #include <string>
@@ -10,49 +10,49 @@
 
 namespace moe::commands {
 
-/// Reads the plan and checks that it is of a cluster of so many nodes. Throws BadInput naming the file.
+/// Reads the plan and checks that it is for a cluster of this size. Throws BadInput naming the file.
 Plan plan_of_file(const std::string& path, int nodes, int ranks_per_node);
 
-/// Writes the plan, which plan_of_file reads. Throws BadInput naming the file where it can't be written, or where it
-/// holds something else.
+/// Writes the plan in the format of plan_of_file. Throws BadInput naming the file if it cannot be written, or if it
+/// exists and is no plan.
 void save_plan(const Plan& plan, const std::string& path);
 
-/// Throws BadInput naming --save-plan where it was given beside several schedules.
+/// Throws BadInput naming --save-plan if it was given with several schedules.
 void require_one_saved(const std::string& path, size_t schedules);
 
-/// Returns the seconds that no plan of this one's schedule beats, whatever it decides.
+/// Returns a lower bound on the seconds of all plans of this plan's schedule.
 double bound_seconds(const Plan& plan, const LayerPricer& pricer);
 
-/// What a layer's plan takes: its phases, in them the MoE part, from the start of its first task to the end of its
-/// last one; and of a schedule that splits its gradients, what the backward's MoE part sends.
+/// The times of a layer's plan: its phases, and the MoE part in them from its first task's start to its last task's
+/// end. If the schedule splits its gradients, also the bytes that the backward's MoE part sends.
 struct PlanTimes {
   double forward_s = 0, backward_s = 0;
   double moe_forward_s = 0, moe_backward_s = 0;
   int64_t gar_in_moe_bytes = 0;
 };
-/// Replays each phase alone, as the search does; a backward that begins before the forward has ended, and what of an
-/// iteration follows its last forward, take what the plan takes longer than the forward.
+/// Replays each phase alone, like the search. If a backward begins before the forward has ended, or parts of an
+/// iteration follow its last forward, the backward's time is the plan's time minus the forward's.
 PlanTimes times_of(const Plan& plan, const LayerPricer& pricer);
 
-// The timeline that `--trace FILE` asks for.
+// The timeline that `--trace FILE` writes.
 
 /// The flags --trace, --trace-layers and --trace-micro-batches.
 struct TraceFlags {
-  std::string file;                                    // empty: no timeline was asked for
-  std::optional<int> layers = {}, micro_batches = {};  // that it shows (TraceExtent); none: what opens at once
+  std::string file;                                    // empty: no timeline is written
+  std::optional<int> layers = {}, micro_batches = {};  // numbers to show (TraceExtent); none: as many as open at once
 };
 
-/// Throws BadInput where the file holds something that is no timeline: it would be lost.
+/// Throws BadInput if the file exists and is no timeline, because it would be overwritten.
 void require_timeline(const std::string& path);
 
-/// Returns the extent that the flags ask for. What they leave open is halved, the larger number first, until a trace
-/// shows at most kOpenedAtOnce tasks.
+/// Returns the extent that the flags request. Numbers that they leave open are halved, the larger one first, until a
+/// trace shows at most kOpenedAtOnce tasks.
 TraceExtent trace_extent(std::span<const TraceGroup> groups, const TraceFlags& flags);
-/// Tasks that a viewer opens in a second: about 5 MB.
+/// Number of tasks that a viewer opens in a second: about 5 MB.
 inline constexpr int64_t kOpenedAtOnce = 10'000;
 
-/// Logs the timeline's size, and how many layers and micro-batches it shows; then writes it. Throws BadInput naming the
-/// flag where the file can't be written.
+/// Logs the timeline's size, and the numbers of layers and micro-batches in it; then writes it. Throws BadInput naming
+/// the flag if the file cannot be written.
 void write_trace(std::span<const TraceGroup> groups, const TraceFlags& flags);
 
 }  // namespace moe::commands

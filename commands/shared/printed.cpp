@@ -29,7 +29,7 @@ struct ErrorRow {
   double error = 0;
 };
 
-// Returns "25 % more" of an error of -20 %.
+// Returns the measured time relative to the prediction: "25 % more" for an error of -20 %.
 std::string measured_against(double error) {
   const double more = 1 / (1 + error) - 1;
   return fmt::format("{:.0f} % {}", 100 * std::abs(more), more < 0 ? "less" : "more");

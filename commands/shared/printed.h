@@ -1,6 +1,6 @@
 #pragma once
-// What others printed: FSMoE of whole grids (configs/papers/fsmoe-table5.csv), published steps of training, the papers'
-// tables. The files name their sources in their first lines.
+// Published numbers: FSMoE's on whole grids (configs/papers/fsmoe-table5.csv), training steps, the papers' tables. The
+// files name their sources in their first lines.
 #include <array>
 #include <optional>
 #include <string>
@@ -12,37 +12,37 @@
 
 namespace moe::commands {
 
-/// Returns FSMoE Table 5's mean speedup over tutel of a schedule, for the preset of a grid on the preset of a cluster:
-/// the testbed's, or one that reads it otherwise ("testbed-a-printed"). 0 where none is printed.
+/// Returns FSMoE Table 5's mean speedup over tutel for a schedule, for the preset of a grid on the preset of a cluster:
+/// the testbed's, or another reading of it ("testbed-a-printed"). 0 if none is printed.
 double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule);
-/// Returns the same of a grid, or of the one that it is a sample of; also 0 for other files that bear those names, and
-/// where degrees are given: the papers choose them.
+/// Returns the same for a grid, or for the grid that it is a sample of. Also 0 for other files with those names, and if
+/// degrees are given, because the papers choose them.
 double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees,
                        std::string_view schedule);
 
-/// How many of FSMoE's layers its grids have on each testbed (Table 4).
+/// Number of layers that FSMoE's grid has on each testbed (Table 4).
 inline constexpr double kPrintedLayers = 1458;
-/// The number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
+/// Number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
 inline constexpr double kPrintedApart = 912;
-/// Returns whether that number is of the layers of this grid under fsmoe: not of a sample, nor where degrees are given.
+/// Returns whether that number applies to this grid under fsmoe: not to a sample, and not if degrees are given.
 bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
 
-/// How far predictions of published training steps were off: configs/published/training-errors.csv, which
+/// Errors of predictions of published training steps: configs/published/training-errors.csv, which
 /// configs/published/training_errors.py writes.
 struct PublishedErrors {
-  std::string model, gpu;  // model: empty where runs of several count
+  std::string model, gpu;  // model: empty if the errors are of several models
   int runs = 0;
   double median = 0, least = 0, most = 0;  // predicted over measured, minus 1
 };
-/// Returns the errors of steps on the profile's GPU: of that model, or of all models if none was of that one. Empty:
-/// no published step was on such a GPU.
+/// Returns the errors of steps on the profile's GPU: of that model, or of all models if there is none of that one. None
+/// if no published step ran on such a GPU.
 std::optional<PublishedErrors> published_errors(const Profile& profile, const std::string& model);
 
-/// Returns "3 published steps of MODEL on H100 took 25 % more than predicted in the median (4 % less to 59 %
-/// more)".
+/// Returns the errors as a sentence: "3 published steps of MODEL on H100 took 25 % more than predicted in the median (4
+/// % less to 59 % more)".
 std::string text_of(const PublishedErrors& errors);
 
-/// The papers' tables and figures by key: what `reproduce` takes and `list` shows.
+/// The papers' tables and figures by key, for `reproduce` and `list`.
 struct PaperTable {
   std::string_view name, summary;
 };

@@ -54,7 +54,7 @@ void add(Fields& fields, const Json& json) {
   }
 }
 
-// Returns those of `keys` that fields have, as layer files have them: add() wrote them, with yes and no.
+// Returns the fields among `keys` in the form of layer files. Records have yes and no for switches.
 Json object_of(const Fields& fields, std::span<const std::string_view> keys, const std::string& at) {
   std::set<std::string_view> switches;
   for_each_layer_field([&]<class Value>(const LayerField<Value>& field) {
@@ -133,7 +133,7 @@ ModelShape model_of(const Fields& parameters, const std::string& at) {
     model.dense.hidden = parameters.whole("dense_hidden", at);
     for (const char layer : layers) model.dense.is.push_back(layer == '0');
   }
-  const bool named = parameters.has("vocabulary");  // of a layer none is known
+  const bool named = parameters.has("vocabulary");  // a layer's record has none
   model.step.planned = named || model.layers > 1 || model.micro_batches > 1 || model.shape.parallel.pp > 1;
   if (!named) return model;
   model.step.optimizer = OptimizerKind::adamw;

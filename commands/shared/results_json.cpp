@@ -19,7 +19,7 @@ Json to_json(const LayerResult& r) {
             {"bound_forward", r.bound.forward_term},
             {"bound_backward", r.bound.backward_term},
             {"memory_bytes", r.memory.total()}};
-  const Decision& d = r.decision;  // what few schedules decide stands where they do
+  const Decision& d = r.decision;  // decisions of a few schedules are only included if they were made
   if (d.gar_after_bytes > 0) json["gar_after_bytes"] = d.gar_after_bytes;
   if (d.gar_beside_dense_bytes > 0) json["gar_beside_dense_bytes"] = d.gar_beside_dense_bytes;
   if (d.variant != nullptr) json["variant"] = d.variant->name;

@@ -1,5 +1,5 @@
 #pragma once
-// The planning verbs' results as JSON; the keys are the ones the documentation promises.
+// The planning verbs' results as JSON, with the keys that the documentation lists.
 
 #include "commands/shared/sweep.h"
 #include "moe/base/json.h"
@@ -7,12 +7,12 @@
 
 namespace moe::commands {
 
-/// Returns schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds; what else was
-/// decided.
+/// Returns schedule, degrees, seconds of both phases and of their MoE parts, gar_in_moe_bytes, bounds, and the other
+/// decisions.
 Json to_json(const LayerResult& result);
 /// Returns the layer's shape and groups.
 Json to_json(const LayerCase& shape);
-/// Adds dense_layers (their numbers) and dense_hidden, where the first `layers` have any.
+/// Adds dense_layers (their numbers) and dense_hidden, if the first `layers` layers have dense ones.
 void add_dense(Json& json, const DenseLayers& dense, int layers);
 /// Adds lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
 void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);

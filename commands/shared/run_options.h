@@ -1,14 +1,14 @@
 #pragma once
-// What the verbs that run layers are told of their ranks.
+// Options for the ranks of verbs that run layers.
 #include "moe/base/device_kind.h"
 
 namespace moe::commands {
 
 struct RunOptions {
-  double timeout_s = 60;                // that a rank waits for another
-  DeviceKind device = DeviceKind::cpu;  // of the ranks
+  double timeout_s = 60;                // longest wait of a rank for another
+  DeviceKind device = DeviceKind::cpu;  // device of the ranks
   AttentionBy attention = AttentionBy::own;
-  int threads = 0;  // of each rank; 0: its share of the cores
+  int threads = 0;  // threads of each rank; 0: its share of the cores
 };
 
 }  // namespace moe::commands

@@ -17,7 +17,7 @@ void override_with(To& value, const std::optional<From>& flag) {
   if (flag) value = static_cast<To>(*flag);
 }
 
-// Returns whether `is` holds of the schedule, or of one that it chooses among.
+// Returns whether `is` is true for the schedule or for one of its variants.
 template <class Is>
 bool any_variant(const Schedule& schedule, Is is) {
   return is(schedule) || std::ranges::any_of(schedule.variants, [&](const Schedule* variant) { return is(*variant); });
@@ -98,7 +98,7 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
     return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));
   } catch (const BadInput& error) {
     const std::string& where = file.file.empty() ? file.name : file.file;
-    if (where.empty() || selection.layer != LayerFlags{}) throw;  // a flag's value may be what is wrong
+    if (where.empty() || selection.layer != LayerFlags{}) throw;  // the wrong value may come from a flag
     bad_input("{}: {}", where, error.what());
   }
 }

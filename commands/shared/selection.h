@@ -1,5 +1,5 @@
 #pragma once
-// What a verb works on, as it was asked for: a cluster, a layer or a grid, schedules, degrees.
+// The subject of a verb, as the flags request it: a cluster, a layer or a grid, schedules, degrees.
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,12 +13,12 @@ namespace moe::commands {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
-inline constexpr std::string_view kAllSchedules = "all";  // schedules() of a layer, all_schedules() of some models
-/// Stands for whole systems: without the steps of papers' tables, and without the restricted orders of wave.
+inline constexpr std::string_view kAllSchedules = "all";  // schedules() for a layer, all_schedules() for some models
+/// Whole systems, without the steps of papers' tables and without the restricted orders of wave.
 inline constexpr std::string_view kDefaultSchedules = "default";
-inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // of clusters that have none of their own
+inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // for clusters that have no grid of their own
 
-/// What flags say of a layer and its groups; what they leave open comes from the layer file, or the defaults.
+/// A layer and its groups by the flags; values that they leave open come from the layer file or the defaults.
 struct LayerFlags {
   SomeLayerFields fields;
   std::optional<Rounding> rounding;
@@ -30,34 +30,34 @@ struct LayerFlags {
 
 struct Selection {
   std::string cluster{kDefaultCluster};
-  std::optional<int> nodes;  // of the cluster's kind; none: as many as it has
-  std::string grid;          // empty: the one that belongs to the cluster
+  std::optional<int> nodes;  // number of nodes of the cluster's kind; none: the cluster's own
+  std::string grid;          // empty: the cluster's grid
   std::string layer_file;    // empty: none
   LayerFlags layer;
-  std::vector<std::string> schedules;  // empty: what the verb compares by default
+  std::vector<std::string> schedules;  // empty: the verb's default comparison
   DegreeChoice degrees;
   bool nearest = false;
 };
 
-/// Returns the profile of the cluster asked for, with as many nodes as were asked for. Throws BadInput for `host`,
-/// which is measured and has no profile.
+/// Returns the profile of the requested cluster, with the requested number of nodes. Throws BadInput for `host`, which
+/// is measured and has no profile.
 Profile chosen_profile(const Selection& selection);
 
-/// Returns how a profile prices what it has no row for.
+/// Returns how to price operations for which the profile has no row.
 PricingOptions pricing_of(const Selection& selection);
 
-/// Returns the schedules asked for; `all`: those for which kAllSchedules stands; `by_default`: the name that stands
-/// where none is asked for. Throws BadInput listing the known names, or naming a flag that no schedule reads.
+/// Returns the requested schedules. `all`: those of kAllSchedules; `by_default`: the name used if none is requested.
+/// Throws BadInput listing the known names, or naming a flag that no schedule reads.
 std::vector<const Schedule*> chosen_schedules(const Selection& selection, const ScheduleTable& all = schedules(),
                                               std::string_view by_default = kDefaultSchedules);
 
-/// Returns the grid asked for, or the first whole one of configs/grids that names this cluster as its own, or
+/// Returns the requested grid, else the first whole one in configs/grids that names this cluster as its own, else
 /// kDefaultGrid.
 Grid grid_of(const Selection& selection, const std::string& cluster);
 
-/// Returns the one layer asked for, on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
+/// Returns the single requested layer on a cluster of `nodes` x `ranks_per_node`. Throws BadInput naming the flag.
 LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node);
-/// Returns the case likewise, but takes what no flag says from `base`, whatever the selection's layer file.
+/// Returns the same, but values that no flag gives come from `base` instead of the selection's layer file.
 LayerCase chosen_case(const Selection& selection, LayerFile base, int nodes, int ranks_per_node);
 
 }  // namespace moe::commands

@@ -10,7 +10,7 @@
 namespace moe::commands {
 namespace {
 
-// Returns what decides a layer's prices; heads do not, once they are spread.
+// Returns a key of all that determines a layer's prices. Heads do not, once they are divided among ranks.
 std::string pricing_key(const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),
@@ -36,7 +36,7 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
   return row;
 }
 
-// Returns a key of how many experts a device can hold: layers that are priced alike may differ in heads, and so in
+// Returns a key of the numbers of experts that fit on a device. Layers with equal prices may differ in heads, and so in
 // memory.
 std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
@@ -61,7 +61,7 @@ void tune_row(const SweepRequest& request, const LayerCase& shape, LayerSearch& 
   row.notes = pricer.notes();
 }
 
-// Counts the memory of this row's own shape; what does not fit is not to be chosen.
+// Computes the memory of this row's own shape, and refuses results that do not fit.
 void settle(const SweepRequest& request, SweepRow& row) {
   const auto capacity = capacity_of(request);
   for (LayerResult& result : row.results) {
@@ -114,7 +114,7 @@ bool priced_by_weak_rows(const std::vector<SweepRow>& rows) {
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows) {
   std::map<std::string, NotedLayers> noted;
   for (const SweepRow& row : rows) {
-    std::set<std::string> labels;  // a layer with several notes of a label counts once
+    std::set<std::string> labels;  // so that a layer with several notes of one label counts once
     for (const PriceNote& note : row.notes) {
       labels.insert(note.label());
       noted[note.label()].about.insert(note.about());
@@ -134,7 +134,7 @@ std::map<std::string, int> layers_by_weak_row(const std::vector<SweepRow>& rows)
 
 namespace {
 
-// Returns what no schedule of the row can beat.
+// Returns the least lower bound in seconds of the row's schedules.
 double least_bound_s(const SweepRow& row) {
   const auto bound_s = [](const LayerResult& result) { return result.bound.total_s(); };
   return bound_s(*std::ranges::min_element(row.results, {}, bound_s));

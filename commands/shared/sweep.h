@@ -1,5 +1,5 @@
 #pragma once
-// Tunes every layer of a grid under every schedule on one profile: the planning half of `tune`.
+// Tunes every layer of a grid under every schedule on one profile: the planning part of `tune`.
 #include <map>
 #include <optional>
 #include <set>
@@ -34,54 +34,54 @@ struct SweepRequest {
   PricingOptions pricing;
 };
 
-/// Returns one row a grid layer, in grid order.
+/// Returns one row for each layer of the grid, in the order of the grid.
 std::vector<SweepRow> sweep(const SweepRequest& request);
 
-/// The layers whose prices have notes of one label, and what the notes are about.
+/// The number of layers whose prices have notes with one label, and the subjects of these notes.
 struct NotedLayers {
   int layers = 0;
   std::set<std::string> about = {};
 };
 /// Returns the noted layers by the label of their notes.
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows);
-/// Returns the number of layers that each weak row prices, by what its note is about.
+/// Returns the number of layers that each weak row prices, by the subject of its note.
 std::map<std::string, int> layers_by_weak_row(const std::vector<SweepRow>& rows);
 
-/// Returns whether a row whose fit is marked prices any layer.
+/// Returns whether a row with a marked fit prices any layer.
 bool priced_by_weak_rows(const std::vector<SweepRow>& rows);
 
-/// Shapes a grid's layer on a cluster. Throws BadInput as complete does.
+/// Shapes a grid's layer on a cluster. Throws BadInput like complete().
 LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluster);
 
-/// Sums up one schedule over the rows that have it.
+/// The results of one schedule over the rows that have it.
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
   double speedup = 0;   // mean of tutel's forward + backward over this one's, over the layers that have both; 0: none
-  int compared = 0;     // such layers
+  int compared = 0;     // layers that have both
   double of_bound = 0;  // mean over layers of the least bound of any swept schedule over this one's time
-  double of_own = 0;    // the same of its own bound
+  double of_own = 0;    // the same with the schedule's own bound
   int apart = 0;        // layers with r_f != r_b
-  std::map<int, int> degrees_forward, degrees_backward;  // degree -> layers
+  std::map<int, int> degrees_forward, degrees_backward;  // number of layers by degree
 };
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
                                        const std::vector<const Schedule*>& schedules);
 
-/// Returns "2", or "1-3": the least and the most of some degrees.
+/// Returns the range of degrees: "2", or "1-3".
 std::string degree_range(int least, int most);
-/// Returns "1-3, median 2": the degrees chosen, by how many layers.
+/// Returns the range and the median of the chosen degrees over layers: "1-3, median 2".
 std::string degree_range(const std::map<int, int>& degrees);
 
 // Planned layers as records.
 
-/// Returns `out`, or results/VERB-CLUSTER.jsonl where the user named no file.
+/// Returns `out`, or results/VERB-CLUSTER.jsonl if the user named no file.
 std::string records_path(const std::string& out, const std::string& verb, const std::string& cluster);
 
-/// Returns the record of a plan that nothing ran: schedule, degrees, prediction and bound.
+/// Returns the record of a plan that was not run: schedule, degrees, prediction and bound.
 CaseRecord planned_record(std::string key, const LayerResult& result);
 
-/// Appends one record for each layer and schedule, but those that the writer has already; those of a layer are one
-/// line.
+/// Appends one record for each layer and schedule, except those that the writer has already. The records of a layer are
+/// one line.
 void append_rows(RecordWriter& writer, const std::vector<SweepRow>& rows, const std::vector<const Schedule*>& schedules,
                  const std::string& cluster, const DegreeChoice& degrees = {});
 

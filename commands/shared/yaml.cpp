@@ -1,4 +1,4 @@
-// The only unit that sees libyaml, the parser below PyYAML.
+// The only file that uses libyaml, the parser that PyYAML uses too.
 #include "commands/shared/yaml.h"
 
 #include <charconv>
@@ -18,7 +18,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   return std::ranges::find(words, text) != words.end();
 }
 
-// Sets the number that the whole text is, if it is one. YAML takes a leading + and underscores between digits.
+// If the whole text is a number, sets it. YAML allows a leading + and underscores between digits.
 void set_number(std::string_view text, ConfigValue& value) {
   std::string plain;
   for (const char c : text.substr(text.starts_with('+') ? 1 : 0))
@@ -75,13 +75,13 @@ class Parser {
   Parser& operator=(const Parser&) = delete;
 
   ConfigValue document() {
-    next();  // the stream's begin
+    next();  // start of the stream
     next();
     ConfigValue root;
     if (event_.type == YAML_DOCUMENT_START_EVENT) {
       next();
       root = value(0);
-      next();  // the document's end
+      next();  // end of the document
       next();
       if (event_.type != YAML_STREAM_END_EVENT) fail("another document", "one");
     }
@@ -110,7 +110,7 @@ class Parser {
     if (nodes_ > kMostNodes) fail(fmt::format("more than {} values", kMostNodes), "fewer");
   }
 
-  // Returns the value that begins with this event, and ends with the last event of it.
+  // Returns the value that begins with the current event, and advances to the last event of it.
   ConfigValue value(int level) {
     if (level > kMostLevels) fail(fmt::format("values nested deeper than {} levels", kMostLevels), "fewer");
     const int begin = line();

@@ -1,4 +1,4 @@
-// Stands in for the kernels in a build without CUDA.
+// Replaces the kernels in a build without CUDA.
 #include "microbench/kernels.h"
 
 namespace moe::microbench {

@@ -10,17 +10,17 @@
 namespace moe::microbench {
 namespace {
 
-constexpr int64_t kTensorBytes = 128 << 20;  // beyond every L2
-constexpr int64_t kSeq = 2048;               // of attention's scores, and the width of a row
+constexpr int64_t kTensorBytes = 128 << 20;  // larger than every L2 cache
+constexpr int64_t kSeq = 2048;               // length of attention's scores, and the width of a row
 constexpr double kEpsilon = 1e-5;
 
-// What ops read and make, in rows of kSeq: all of it on a GPU, or some rows on the host.
+// The tensors that ops read and write, in rows of kSeq: all rows on a GPU, or some of them on the host.
 struct Operands {
-  TensorView a, b, d;     // read
-  TensorView p;           // read: softmaxes of causal scores
-  TensorView gain;        // of norms
-  TensorView out, other;  // made
-  TensorView d_gain;      // made of all rows
+  TensorView a, b, d;     // inputs
+  TensorView p;           // input: softmaxes of causal scores
+  TensorView gain;        // gain of norms
+  TensorView out, other;  // outputs
+  TensorView d_gain;      // output that sums over all rows
 
   TensorView scores(TensorView rows) const { return rows.part(0, {rows.size(0) / kSeq, kSeq, kSeq}); }
   NormInput norm(bool centred) const { return {a, gain, centred, kEpsilon}; }
@@ -34,17 +34,17 @@ void add_up(Math& math, const Operands& o, void* stream) {
     move_on_host({.copies = {}, .sum = sum});
 }
 
-// What an op of a layer's dense math reads and writes at least, in tensors, and what it makes. `from`: what `out`
-// holds before, where the op works in place.
+// An op of a layer's dense math: the least number of tensors that it reads and writes, and its outputs. `from`: the
+// initial value of `out`, if the op works in place.
 struct Op {
   std::string_view name;
   double tensors;
   void (*run)(Math& math, const Operands& o, void* stream);
   TensorView Operands::*from = nullptr;
-  TensorView Operands::*also = nullptr;  // made beside `out`
+  TensorView Operands::*also = nullptr;  // second output, beside `out`
 };
 
-// Of causal scores half is read: what lies behind a row's own number is 0.
+// Of causal scores half is read: entries of a row behind its own index are 0.
 const Op kOps[] = {
     {"copy of rows", 2, [](Math& m, const Operands& o, void*) { m.assign(o.a, o.out); }},
     {"gelu", 2, [](Math& m, const Operands& o, void*) { m.gelu(o.a, o.out); }},
@@ -66,7 +66,7 @@ const Op kOps[] = {
     {"sum of 3", 4, add_up},
 };
 
-// What the ops read and make on a GPU, and the same of some rows on the host.
+// The operands of the ops on a GPU, and the same ops on some rows on the host.
 class Dense {
  public:
   Dense(DType dtype, Math& math, const Stopwatch& watch)
@@ -106,7 +106,7 @@ class Dense {
         op.name, bytes, [this, &op] { op.run(math_, on_gpu(), watch_.stream()); }, [this, &op] { return wrong(op); });
   }
 
-  // Rows to FP8, and weights by tiles, with the transpose.
+  // Rounds rows to FP8, or weights by tiles, with the transpose.
   measure::Kernel rounding(bool tiles) {
     const auto numbers = static_cast<double>(a_.view().elements());
     const double bytes = numbers * (bytes_of(dtype_) + (tiles ? 2 : 1));
@@ -128,7 +128,7 @@ class Dense {
     return k;
   }
 
-  // The numbers go into out_, their scales into other_, those of the transpose behind them.
+  // Writes the numbers into out_ and the scales into other_, each followed by those of the transpose.
   void round(bool tiles) const {
     auto* numbers = static_cast<uint8_t*>(out_.view().data());
     auto* scales = static_cast<float*>(other_.view().data());
@@ -136,7 +136,7 @@ class Dense {
     math_.round_fp8(matrix(a_), {numbers, scales, rows_, kSeq, tiles}, tiles ? &turned : nullptr);
   }
 
-  // Compares the numbers of some rows, and those of the transpose's columns, with what the host makes of them.
+  // Compares the numbers of some rows, and of the same columns of the transpose, with the host's rounding.
   measure::WrongElements wrong_rounding(bool tiles) const {
     const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
     std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));
@@ -154,7 +154,7 @@ class Dense {
     return wrong;
   }
 
-  // Runs the op anew, since what it does in place it has done already.
+  // Runs the op again first, because an op that works in place has changed its input already.
   measure::WrongElements wrong(const Op& op) const {
     const Operands o = on_gpu();
     MemorySpace& memory = math_.memory();
@@ -165,7 +165,7 @@ class Dense {
     return wrong.count > 0 ? wrong : wrong_block(op, rows_ - kSeq, kSeq);
   }
 
-  // Computes some rows on the host, and compares all that is made of them.
+  // Computes some rows on the host and compares all outputs with them.
   measure::WrongElements wrong_block(const Op& op, int64_t first, int64_t rows) const {
     const auto copy = [&](const Tensor& t) {
       return HostCopy(t.view().part(first * kSeq, {rows, kSeq}), math_.memory());
@@ -184,7 +184,7 @@ class Dense {
     return wrong;
   }
 
-  // Of sums of so many terms, whose size is about that of the largest of a row.
+  // Compares sums of `terms` terms; the size of the terms is about that of the row's largest element.
   void compare(std::string_view what, TensorView found, TensorView expected, int64_t terms,
                measure::WrongElements& wrong) const {
     const measure::SumCheck check(std::string(what), terms, dtype_, DType::float32);

@@ -8,9 +8,9 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kLocalExperts = 4;
-constexpr int64_t kMostCopied = 3;  // tensors (rows, H)
+constexpr int64_t kMostCopied = 3;  // in tensors (rows, H)
 
-// Runs all experts of a rank, and as many GEMMs of the same shapes with nothing between them.
+// Times all experts of a rank, and as many GEMMs of the same shapes without other kernels between them.
 class Experts {
  public:
   Experts(const KernelSizes& sizes, Ffn ffn, LayerDevice& device, const Stopwatch& watch)
@@ -32,7 +32,7 @@ class Experts {
         copy_({kMostCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()) {
     expert_->reserve(kLocalExperts * sizes.expert_rows);
     for (int64_t e = 0; e < kLocalExperts; ++e) rows_.push_back({e * sizes.expert_rows, (e + 1) * sizes.expert_rows});
-    expert_->forward(x_, rows_, y_);  // a backward needs one before
+    expert_->forward(x_, rows_, y_);  // a backward needs a forward before it
   }
 
   std::vector<measure::Kernel> kernels() {
@@ -88,7 +88,7 @@ class Experts {
                [](double seconds, double of) { return of / seconds; }};
     return k;
   }
-  // Moves as much as an activation reads and writes: so many tensors (rows, H).
+  // Copies as many bytes as an activation reads and writes: those of `tensors` tensors (rows, H).
   measure::Kernel copies(std::string_view what, double tensors) const {
     const auto bytes = static_cast<int64_t>(tensors / 2 * static_cast<double>(hidden_.view().bytes()));
     measure::Kernel k = alone(
@@ -117,7 +117,7 @@ class Experts {
     for (int i = 0; i < inputs_; ++i) multiply(one(hidden_), w2_, one(d_x_));
   }
 
-  // A copy of the last expert's part of a tensor.
+  // A copy of the last expert's rows of a tensor.
   struct LastHostCopy : HostCopy {
     LastHostCopy(TensorView t, MemorySpace& memory)
         : HostCopy(t.part(t.elements() / kLocalExperts * (kLocalExperts - 1), {t.size(0) / kLocalExperts, t.size(1)}),

@@ -10,14 +10,14 @@
 namespace moe::microbench {
 namespace {
 
-constexpr DType kDType = DType::float32;       // that gates of 16-bit layers compute in, too
-constexpr double kAuxLoss = 10, kZLoss = 0.1;  // so large that gradients show both
+constexpr DType kDType = DType::float32;       // 16-bit layers compute their gates in it, too
+constexpr double kAuxLoss = 10, kZLoss = 0.1;  // so large that both affect the gradients
 
-// Returns the shape of the CPU's gate. It has the softmax over all logits and both losses: its kernels move most.
+// Returns the shape of the CPU's gate: softmax over all logits and both losses, whose kernels move the most bytes.
 RankShape shape_of(const KernelSizes& sizes) {
   RankShape rank = routed_shape(sizes, "switch", sizes.tokens, sizes.model_dim);
   LayerShape& layer = rank.shape.layer;
-  layer.capacity_factor = 1;  // so that some pairs are dropped
+  layer.capacity_factor = 1;  // drops some pairs
   layer.aux_loss = kAuxLoss, layer.z_loss = kZLoss;
   layer.dtype = DType::float64;
   return rank;
@@ -38,8 +38,8 @@ void compare_whole(std::string_view what, const std::vector<T>& found, const std
       wrong.first = fmt::format("{}, element {}: found {}, expected {}", what, i, found[i], expected[i]);
 }
 
-// Logits of one group of tokens, and what a gate's kernels and the CPU's functions make of them. Kernels read the
-// CPU's choice, so that a wrong one makes no other kernel wrong.
+// Logits of one group of tokens, with the results of a gate's kernels and of the CPU's functions. Kernels read the
+// CPU's choice, so that a wrong choice does not make other kernels wrong.
 class Gates {
  public:
   Gates(const KernelSizes& sizes, LayerDevice& device, const Stopwatch& watch)
@@ -56,7 +56,7 @@ class Gates {
         d_logits_({sizes.tokens, sizes.experts}, kDType, memory_),
         log_sums_({sizes.tokens}, kDType, memory_),
         d_weight_(random_rows({sizes.tokens, sizes.top_k}, kDType, memory_)),
-        copied_(random_rows({2 * logits_.view().elements()}, kDType, memory_)),  // no kernel moves more
+        copied_(random_rows({2 * logits_.view().elements()}, kDType, memory_)),  // the most that a kernel moves
         copy_({copied_.view().elements()}, kDType, memory_),
         statistics_(losses_.make_statistics(memory_)) {
     const std::vector<double> logits = numbers(logits_);
@@ -66,7 +66,7 @@ class Gates {
     exact_.count(expected_);
     routing_.expert = expected_.expert;
     routing_.send();
-    find_scores(), weigh(), count();  // what other kernels read
+    find_scores(), weigh(), count();  // the inputs of other kernels
   }
 
   std::vector<measure::Kernel> kernels() const {
@@ -113,7 +113,7 @@ class Gates {
     watch_.time(k);
     return k;
   }
-  // Moves as many bytes inside the GPU's memory as a kernel does. Most kernels move too few for its full speed.
+  // Copies as many bytes inside the GPU's memory as a kernel moves. Most kernels move too few to reach its full speed.
   measure::Kernel copy(std::string_view what, double bytes) const {
     const TensorView from = copied_.view().part(0, {static_cast<int64_t>(bytes) / 2 / bytes_of(kDType)});
     const TensorView to = from.moved_to(data(copy_), from.device(), from.dtype());
@@ -167,7 +167,7 @@ class Gates {
     });
   }
 
-  // Compares rows of a number for each expert. Each is a sum of as many terms, of about the size of the row's largest.
+  // Compares rows with one number for each expert. Each number sums as many terms, about as large as the row's largest.
   measure::WrongElements wrong_numbers(std::string_view what, TensorView there,
                                        std::span<const double> expected) const {
     const std::vector<double> found = numbers(there);

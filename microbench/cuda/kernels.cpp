@@ -4,15 +4,15 @@
 namespace moe::microbench {
 namespace {
 
-constexpr int64_t kTokenBytes = 64 << 20;  // of all: with their rows beyond every L2
-constexpr int64_t kGateTokens = 16384;     // of a batch of a real layer
+constexpr int64_t kTokenBytes = 64 << 20;  // bytes of all tokens: with their rows more than every L2
+constexpr int64_t kGateTokens = 16384;     // tokens in a batch of a real layer
 
 }  // namespace
 
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const cpu::UseThreads threads(cpu::usable_core_count());  // for what is drawn and checked
+  const cpu::UseThreads threads(cpu::usable_core_count());  // for drawing and checking data
   const auto device = make_cuda_layer_device();
   const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());

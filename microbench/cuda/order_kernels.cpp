@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kOrderColumns = 64;
 
-// A routing that a gate made, and what the kernels of an order read and write.
+// A gate's routing, and the operands of an order's kernels.
 class Orders {
  public:
   Orders(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch)
@@ -101,7 +101,7 @@ class Orders {
     return k;
   }
 
-  // Compares some columns of the rows that other_ was given with those of another tensor.
+  // Compares some columns of the rows in other_ with the rows of another tensor.
   measure::WrongElements wrong_copies(const std::function<int64_t(int64_t row)>& source, const Tensor& from) const {
     const HostCopy there(other_, memory_), expected(from, memory_);
     const measure::SumCheck check("rows", 0, dtype_, DType::float32);
@@ -141,7 +141,7 @@ class Orders {
   RowLayout layout_;
   Tensor hidden_, rows_, other_, output_, d_weight_;
   Array<int32_t> token_of_;
-  std::vector<int32_t> tokens_;  // the same on the host
+  std::vector<int32_t> tokens_;  // token_of_ on the host
 };
 
 }  // namespace

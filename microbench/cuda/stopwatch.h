@@ -24,14 +24,14 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// Makes this the clock of a kernel, cold and warm.
+  /// Uses this clock for a kernel, cold and warm.
   void time(measure::Kernel& kernel) const {
     kernel.seconds = [this, run = kernel.run] { return cold_seconds(run); };
     kernel.warm_seconds = [this, run = kernel.run] { return warm_seconds(run); };
   }
 
  private:
-  static constexpr int64_t kFlushBytes = 64 << 20;  // numbers of 4 bytes: beyond every L2
+  static constexpr int64_t kFlushBytes = 64 << 20;  // numbers of 4 bytes: larger than every L2
   static constexpr int kColdRuns = 5, kWarmRuns = 20;
   static constexpr double kWarmS = 5e-3;
 
@@ -44,8 +44,8 @@ class Stopwatch {
     MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
     return milliseconds * 1e-3;
   }
-  // Returns the mean of several runs, each of which finds the L2 full of other data. Writing these keeps the GPU busy
-  // while the run is issued, so that its time has nothing of that.
+  // Returns the mean of several runs that each find the L2 full of other data. Filling it keeps the GPU busy while the
+  // run is issued, so the time does not include issuing.
   double cold_seconds(const std::function<void()>& run) const {
     double sum = 0;
     for (int i = 0; i < kColdRuns; ++i) {
@@ -54,7 +54,7 @@ class Stopwatch {
     }
     return sum / kColdRuns;
   }
-  // Returns the mean of runs that follow each other, as many as take some milliseconds.
+  // Returns the mean of consecutive runs, as many as take some milliseconds.
   double warm_seconds(const std::function<void()>& run) const {
     const int runs = std::clamp(static_cast<int>(kWarmS / between(run)), 1, kWarmRuns);
     return between([&] {

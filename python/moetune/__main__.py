@@ -9,7 +9,7 @@ from moetune._program import program_path
 def main():
     needed = {"history": "ruptures", "layerbench": "torch"}.get("".join(sys.argv[1:2]))
     if needed and importlib.util.find_spec(needed):
-        os.environ.setdefault("MOETUNE_PYTHON", sys.executable)  # not the python3 of PATH, which may lack it
+        os.environ.setdefault("MOETUNE_PYTHON", sys.executable)  # the python3 in PATH may lack the package
     path = program_path()
     try:
         os.execv(path, [path, *sys.argv[1:]])

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from moetune.plan import Task
 
 MOST_ROWS = 200
-MOST_TASKS = 5000  # what a browser draws at once
+MOST_TASKS = 5000  # most tasks that a browser can draw at once
 COLOURS = ("#4e79a7", "#f28e2b", "#e15759", "#76b7b2", "#59a14f", "#edc948", "#b07aa1", "#ff9da7", "#9c755f", "#bab0ac",
            "#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#66a61e", "#a6761d")
 LANE_HEIGHT, MARGIN, LEAST_WIDTH, MOST_WIDTH = 22, 120, 900, 20000
@@ -31,7 +31,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def timelines(plans: Sequence[Tuple[str, List[Task]]]) -> str:
-    """One picture a plan, all on one time scale."""
+    """Returns one picture for each plan, all on one time scale."""
     end = max((task.end_s for _, tasks in plans for task in tasks), default=0.0)
     if end <= 0:
         return ""

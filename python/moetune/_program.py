@@ -11,7 +11,7 @@ BAD_INPUT = 2  # the program's exit code
 
 
 class MoetuneError(RuntimeError):
-    """The program failed; the text is the line that it printed, `exit_code` is what it returned."""
+    """The program failed. The text is the line that it printed, `exit_code` is its exit code."""
 
     def __init__(self, line: str, exit_code: int):
         super().__init__(line, exit_code)
@@ -26,7 +26,7 @@ class BadInput(MoetuneError, ValueError):
 
 
 def program_path() -> str:
-    """The path of the program: the environment's MOETUNE_PROGRAM, else the wheel's, else a checkout's `./moetune`."""
+    """Returns the program's path: by MOETUNE_PROGRAM, else the wheel's, else `./moetune` of the checkout."""
     named = os.environ.get("MOETUNE_PROGRAM")
     if named:
         return named

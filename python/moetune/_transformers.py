@@ -11,7 +11,7 @@ _BLOCKS = ("MixtralSparseMoeBlock", "Qwen3MoeSparseMoeBlock", "OlmoeSparseMoeBlo
 
 
 def moe_blocks(model: nn.Module) -> List[Tuple[str, nn.Module]]:
-    """The blocks of a model that can be replaced, with their names."""
+    """Returns the blocks of a model that can be replaced, with their names."""
     blocks = [(name, module) for name, module in model.named_modules() if type(module).__name__ in _BLOCKS]
     if not blocks:
         raise ValueError(f"replace_moe: found a {type(model).__name__} without MoE blocks, expected some of "
@@ -29,7 +29,7 @@ def moe_blocks(model: nn.Module) -> List[Tuple[str, nn.Module]]:
 
 
 def layer_fields(document: Dict[str, Any]) -> Dict[str, Any]:
-    """What a plan decides of a layer without attention, as arguments of MoELayer."""
+    """Returns a plan's decisions for a layer without attention, as arguments of MoELayer."""
     layer, parallel = document["layer"], document["parallel"]
     kept = ("batch", "seq", "model_dim", "hidden", "experts", "top_k", "order", "dispatcher", "hook")
     return {**{name: layer[name] for name in kept}, **{name: parallel[name] for name in ("mp", "ep", "esp")},
@@ -56,11 +56,11 @@ class Router(nn.Module):
         return experts, weights
 
 
-_groups: Dict[int, Any] = {}  # of this rank's MP group, by its size
+_groups: Dict[int, Any] = {}  # this rank's MP groups, by size
 
 
 def _mp_group(size: int) -> Any:
-    """The process group of this rank's neighbours, which all ranks make at the same place."""
+    """Returns the process group of this rank's neighbours, which all ranks make at the same point."""
     if size not in _groups:
         _groups[size] = distributed.new_subgroups(size)[0]
     return _groups[size]
@@ -77,8 +77,8 @@ def _own(rows: torch.Tensor, size: int) -> torch.Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all ranks of an MP group, of which each has its own. The layer computes all of them on each rank, and
-    counts their loss once: `scale` makes their gradients those of the ranks' losses."""
+    """Gathers the rows of all ranks of an MP group, each of which has its own. The layer computes all rows on each rank
+    and counts their loss once: `scale` makes their gradients those of the ranks' losses."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, size: int, scale: float) -> torch.Tensor:
@@ -91,7 +91,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _TakeOwn(torch.autograd.Function):
-    """This rank's rows of all that _Gather made, and the way back."""
+    """Takes this rank's rows from those that _Gather made; its backward does the reverse."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, size: int, scale: float) -> torch.Tensor:
@@ -104,9 +104,9 @@ class _TakeOwn(torch.autograd.Function):
 
 
 class MoEBlock(nn.Module):
-    """One MoE block of transformers', whose router and experts a MoELayer computes. Its state dict has the block's
-    names and shapes, of the experts that this rank holds. `tokens`: of this rank, which are its own; the layer may want
-    those of all `mp` ranks of its MP group."""
+    """One MoE block of transformers, whose router and experts a MoELayer computes. Its state dict has the block's names
+    and shapes, for the experts of this rank. `tokens`: this rank's own tokens; the layer may need those of all `mp`
+    ranks of its MP group."""
 
     def __init__(self, block: nn.Module, make_layer: Callable[[nn.Module], nn.Module], tokens: int, mp: int,
                  losses: str):
@@ -133,7 +133,7 @@ class MoEBlock(nn.Module):
             raise ValueError(f"replace_moe: found {len(rows)} tokens, expected at most {self.tokens}: batch x seq"
                              + (f" / MP {self.mp}" if self.mp > 1 else ""))
         padded = functional.pad(rows, (0, 0, 0, empty)) if empty else rows
-        if len(self.layer.tokens) > self.tokens:  # by the schedule
+        if len(self.layer.tokens) > self.tokens:  # the schedule decides
             every = self.layer(_Gather.apply(padded, self.mp, self.scale))
             output = _TakeOwn.apply(every, self.mp, self.scale)
         else:
@@ -142,7 +142,7 @@ class MoEBlock(nn.Module):
         return output if self.shared_experts is None else output + self.shared_experts(hidden_states)
 
     def _own_parts(self, gate_up: torch.Tensor, down: torch.Tensor) -> Dict[str, torch.Tensor]:
-        """The layer's weights from a block's, which are whole, or as `state_dict` has them."""
+        """Returns the layer's weights from those of a block, which are whole or in the form of `state_dict`."""
         parts: Dict[str, torch.Tensor] = {}
         gate, up = gate_up.transpose(1, 2).chunk(2, -1)
         for name, value in ("w1", gate), ("w3", up), ("w2", down.transpose(1, 2)):

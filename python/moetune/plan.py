@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 
 
 def _made(cls: Type[Made], document: Dict[str, Any], **others: Any) -> Made:
-    """An object of the document's keys that `cls` has fields for; other keys go to `extra`."""
+    """Returns an object with the document's keys for which `cls` has fields; other keys are put into `extra`."""
     kind: Any = cls
     names = {each.name for each in dataclasses.fields(kind)} - {"extra"}
     known = {key: value for key, value in document.items() if key in names}
@@ -226,7 +226,7 @@ class Answer:
         text = _html.caption(self.model or "layer", self.cluster) + _plans_table(self.ranking)
         try:
             plan, = self.simulate().schedules
-        except (MoetuneError, ValueError) as error:  # the table holds without the picture
+        except (MoetuneError, ValueError) as error:  # the table is still valid without the picture
             return text + _html.note(str(error))
         return text + _html.timelines([(plan.schedule, plan.tasks)])
 

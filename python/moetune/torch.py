@@ -30,7 +30,7 @@ _TIMEOUT = 600.0  # seconds
 
 
 def _library(version: str) -> Path:
-    """The library that was built for a version of torch."""
+    """Returns the library that was built for a version of torch."""
     named = os.environ.get("MOETUNE_TORCH_LIBRARY")
     built = [Path(named)] if named else sorted((Path(__file__).parent / "lib").glob(f"{_PREFIX}*.so"))
     for path in built:
@@ -52,10 +52,10 @@ _load(_library(torch.__version__.split("+")[0]))
 
 
 class _Ranks:
-    """This process's place among the ranks of a process group; `group` None: it is alone."""
+    """This process's place among the ranks of a process group. `group` None: it is alone."""
 
     def __init__(self, group: Any, ranks_per_node: int, timeout: float):
-        self.store = None  # a process that serves a store serves it as long as somebody holds it
+        self.store = None  # the store; the process that serves it does so as long as it is referenced
         rank, ranks, address, run = 0, 1, "", ""
         if group is not None and distributed.get_world_size() > 1:
             rank, ranks = distributed.get_rank(), distributed.get_world_size()
@@ -67,7 +67,7 @@ class _Ranks:
                 raise RuntimeError(f"MoELayer: found a process group whose store is a {type(served).__name__}, "
                                    "expected a TCPStore (init_method env:// or tcp://)")
             address = f"{served.host}:{served.port}"
-            known = sum(of is group for of, _ in _known_ranks)  # as many on all ranks
+            known = sum(of is group for of, _ in _known_ranks)  # the same number on all ranks
             key = f"moetune/{known}"
             if rank == 0:
                 self.store.set(key, f"moetune/{uuid.uuid4().hex}/")
@@ -79,7 +79,7 @@ _known_ranks: Dict[Tuple[Any, int], _Ranks] = {}
 
 
 def _ranks(ranks_per_node: int, timeout: float) -> Any:
-    """The ranks of the default process group, which all layers share."""
+    """Returns the ranks of the default process group, which all layers share."""
     group = distributed.group.WORLD if distributed.is_available() and distributed.is_initialized() else None
     if group is None and int(os.environ.get("WORLD_SIZE") or 1) > 1:
         raise RuntimeError(f"MoELayer: found WORLD_SIZE={os.environ['WORLD_SIZE']} but no process group, expected "
@@ -91,38 +91,38 @@ def _ranks(ranks_per_node: int, timeout: float) -> Any:
 
 
 def _refuse(ranks: Any, error: Exception) -> None:
-    """Ends the other ranks with this line, unless they all say it: they would wait for this one."""
+    """Ends the other ranks with this line, unless all ranks report it; otherwise they would wait for this one."""
     ranks.refuse((str(error) or type(error).__name__).splitlines()[0])
 
 
 @atexit.register
 def _leave() -> None:
     while _known_ranks:
-        ranks = _known_ranks.popitem()[1]  # it holds the store until all have left
+        ranks = _known_ranks.popitem()[1]  # it keeps the store alive until all ranks have left
         ranks.made.close()
 
 
 class _Layer:
-    """The layer of some options, blocking: all ranks make theirs. A copy is another layer of the same options. `own`:
-    the parameters of the parts that Python computes, by name; `parts`: these parts, of _PARTS."""
+    """The layer of some options; blocking, because all ranks make theirs. A copy is another layer with the same
+    options. `own`: the parameters of the parts that Python computes, by name; `parts`: these parts, of _PARTS."""
 
     def __init__(self, options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
                  own: Dict[str, torch.Tensor]):
         self.arguments = options, ranks_per_node, timeout, parts, {n: p.detach().to("meta") for n, p in own.items()}
         self.number = next(_numbers) if parts else 0
-        self.modules: Dict[str, Any] = {}  # of the parts, from the first forward on
-        self.chosen: Any = None  # the last forward's hidden states and parameters, and weights, with their graph
-        self.rows: Dict[Any, Any] = {}  # likewise of experts' rows, by expert, first row and their number
+        self.modules: Dict[str, Any] = {}  # modules of the parts, from the first forward on
+        self.chosen: Any = None  # hidden states, parameters and weights of the last forward, with their graph
+        self.rows: Dict[Any, Any] = {}  # the same for experts' rows, by expert, first row and number of rows
         self.inside: Set[int] = set()  # threads in which a part runs
         self.ranks = _ranks(ranks_per_node, timeout)
         self.made = torch.classes.moetune.Layer(self.ranks, options, self.number, list(parts),
                                                 list(own.values()), [_called_name(name) for name in own])
-        self.forward = self.made.forward  # which takes longer to find than to call
+        self.forward = self.made.forward  # cached, because the look-up takes longer than the call
         _layers[self.number] = self
 
     @contextlib.contextmanager
     def runs_part(self) -> Iterator[None]:
-        """While a part runs in this thread, which must not call the layer."""
+        """Marks that a part runs in this thread, which therefore must not call the layer."""
         thread = threading.get_ident()
         self.inside.add(thread)
         try:
@@ -139,7 +139,7 @@ class _Layer:
 
 def _made_again(options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
                 own: Dict[str, torch.Tensor]) -> _Layer:
-    """A layer for a copy of the module, whose parameters give it its values."""
+    """Makes the layer for a copy of the module, whose parameters supply the values."""
     return _Layer(options, ranks_per_node, timeout, parts,
                   {name: torch.zeros_like(p, device="cpu") for name, p in own.items()})
 
@@ -148,18 +148,18 @@ def _called_name(name: str) -> str:
     return name.replace(".", "/")  # torch allows no dots
 
 
-# Parts of a layer that Python may compute; the first two have parameters. And the points of a hook.
+# Parts of a layer that Python can compute; the first two have parameters. Then the points of a hook.
 _PARTS = ("gate", "experts", "order", "dispatcher", "hook")
 _POINTS = ("before_moe_start", "before_dispatch", "after_dispatch", "before_combine", "after_combine",
            "before_moe_end")
 _numbers = itertools.count(1)
-_calls = threading.RLock()  # of gates and experts, which several layers may share
+_calls = threading.RLock()  # guards gates and experts, which several layers may share
 _layers: "weakref.WeakValueDictionary[int, _Layer]" = weakref.WeakValueDictionary()
 _operators = torch.library.Library("moetune", "IMPL")
 
 
 def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
-    """The experts and weights that a gate returned; (tokens, top_k) is for the layer to see to."""
+    """Returns a gate's experts and weights; the layer checks that they have the shape (tokens, top_k)."""
     several = isinstance(found, (tuple, list))
     kinds = [type(each).__name__ for each in found] if several else [type(found).__name__]
     if not several or len(found) != 2 or not all(isinstance(each, torch.Tensor) for each in found):
@@ -178,10 +178,10 @@ def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
 
 def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[torch.Tensor],
             keeps: bool) -> Tuple[Any, Any]:
-    """What a module returns for rows and values of its parameters, and these; `keeps`: with their graph."""
+    """Returns a module's inputs (rows and parameters) and its output for these; `keeps`: with their graph."""
     with torch.inference_mode(False), torch.set_grad_enabled(keeps), _calls:
         rows = rows.requires_grad_()
-        # Stand for the parameters, whose gradients the layer gives to autograd: so hooks see them once.
+        # Stand-ins for the parameters: the layer gives their gradients to autograd, so hooks see each gradient once.
         parameters = {name: value.detach().requires_grad_(p.requires_grad)
                       for (name, p), value in zip(module.named_parameters(), values)}
         with layer.runs_part():
@@ -190,7 +190,7 @@ def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[t
 
 def _gradients(inputs: List[torch.Tensor], output: torch.Tensor, d_output: torch.Tensor,
                keeps: bool) -> List[torch.Tensor]:
-    """The gradients of `inputs`, zeros where there is none."""
+    """Returns the gradients of `inputs`, zeros where there is none."""
     found: List[Optional[torch.Tensor]] = [None] * len(inputs)
     wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
     if output.requires_grad and wanted:
@@ -235,7 +235,7 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
                      values: List[torch.Tensor], of_inputs: bool, of_weights: bool) -> List[torch.Tensor]:
     layer = _layers[number]
     key = expert, first, len(rows)
-    if key not in layer.rows:  # of a forward in other chunks, whose graphs of these rows serve no more
+    if key not in layer.rows:  # graphs of a forward in other chunks, which are of no use for these rows
         for other, begin, count in list(layer.rows):
             if other == expert and begin < first + len(rows) and first < begin + count:
                 del layer.rows[other, begin, count]
@@ -247,7 +247,7 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
 
 def _ordered(number: int, way: str, inputs: List[torch.Tensor], arguments: List[Any],
              d_output: Optional[torch.Tensor]) -> List[torch.Tensor]:
-    """What an order returns one way, or the gradients of its inputs."""
+    """Returns an order's result in one direction, or the gradients of its inputs."""
     layer = _layers[number]
     with torch.inference_mode(False), torch.set_grad_enabled(d_output is not None), layer.runs_part():
         inputs = [each.requires_grad_(d_output is not None) for each in inputs]
@@ -295,7 +295,7 @@ def _hook(number: int, point: str, phase: str, rows: torch.Tensor) -> None:
 
 
 def _refusing(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """An operator whose exceptions end the other ranks: C++ knows only that there is one."""
+    """Wraps an operator so that its exceptions end the other ranks: C++ only sees that there was an exception."""
     def called(number: int, *arguments: Any) -> Any:
         try:
             return operator(number, *arguments)
@@ -312,7 +312,7 @@ for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward
 
 
 def _plan_text(path: str) -> str:
-    """A plan's document, of its file or of the records that `tune` keeps."""
+    """Returns the text of a plan, from its file or from the records that `tune` keeps."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     try:
@@ -325,7 +325,7 @@ def _plan_text(path: str) -> str:
 
 
 def _field(key: str, value: Any) -> Any:
-    """An option's value as JSON has it; numbers may be NumPy's."""
+    """Returns an option's value as JSON; numbers may be NumPy's."""
     value = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
     if value is not None and not isinstance(value, (bool, int, float, str, list, tuple, dict)):
         raise TypeError(f"MoELayer: {key}: found a {type(value).__name__}, expected a number or a word")
@@ -335,7 +335,7 @@ def _field(key: str, value: Any) -> Any:
 
 
 def _called_parts(parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Those of an order, a dispatcher and a hook that Python computes, not named ones."""
+    """Returns the order, the dispatcher and the hook that Python computes, without named ones."""
     called = {name: part for name, part in parts.items() if part is not None and not isinstance(part, str)}
     for name, part in called.items():
         if name == "order" and not all(callable(getattr(part, way, None)) for way in ("order", "i_order")):
@@ -355,7 +355,7 @@ def _called_parts(parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Module:
-    """One expert, whichever rank makes it."""
+    """Makes one expert, with the same weights whichever rank makes it."""
     if isinstance(make, nn.Module) or not callable(make):
         raise TypeError(f"MoELayer: expert: found a {type(make).__name__}, expected what makes one when it is called")
     with torch.random.fork_rng(devices=[]):
@@ -442,7 +442,7 @@ class MoELayer(nn.Module):
         if router is None and gate is not None:
             options["gate"] = gate
         elif router is not None and plan is None:
-            options["gate"] = "switch"  # as this one is planned
+            options["gate"] = "switch"  # this gate is planned as switch
         text = json.dumps({key: _field(key, value) for key, value in options.items()})
         parts: Dict[str, nn.Module] = {} if router is None else {"gate": router}
         if expert is not None:
@@ -465,7 +465,7 @@ class MoELayer(nn.Module):
             self.add_module(part, module)
         for name, weight in zip(self._names, self._layer.made.weights()):
             if name in self._called:
-                own[self._called[name]].data = weight  # rank 0's
+                own[self._called[name]].data = weight  # the weight of rank 0
             else:
                 self.register_parameter(name, nn.Parameter(weight))
 
@@ -495,18 +495,18 @@ class MoELayer(nn.Module):
                     raise TypeError(f"{self._names[i]}: found None, expected a parameter")
         y = layer.forward(x, weights, self.training)
         if layer.number and y.grad_fn is not None:
-            y.grad_fn.metadata["moetune"] = layer  # lives until the backward that needs its parts
+            y.grad_fn.metadata["moetune"] = layer  # keeps the layer alive until the backward, which needs its parts
         return y
 
     def _called_parameters(self) -> Dict[str, torch.Tensor]:
-        """Those of the parts that Python computes, by the layer's names; hands the parts to the layer."""
+        """Returns parameters of parts that Python computes, by the layer's names, and hands the parts to the layer."""
         found: Dict[str, torch.Tensor] = {}
         self._layer.modules.update(self._parts)
         for part in self._layer.arguments[3]:
             if part in self._parts:
                 continue
             module = getattr(self, part)
-            with _calls:  # during which a module has stand-ins for its parameters
+            with _calls:  # modules have stand-ins for their parameters meanwhile
                 own = dict(module.named_parameters()) if isinstance(module, nn.Module) else {}
             expected = [name[len(part) + 1:] for name in self._called.values() if name.startswith(part + ".")]
             if list(own) != expected:
@@ -523,7 +523,7 @@ class MoELayer(nn.Module):
         return range(first, first + count)
 
     def shards(self) -> Dict[str, List[range]]:
-        """Each parameter's part of the whole weight, a range an axis."""
+        """Returns each parameter's part of the whole weight, as one range for each axis."""
         return {name: [range(first, first + count) for first, count, _ in self._layer.made.shards(i)]
                 for i, name in enumerate(self._names) if name not in self._called}
 

@@ -38,7 +38,7 @@ Leaves = List[torch.Tensor]
 Forward = Callable[[torch.Tensor], torch.Tensor]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 PEERS = ("eager", "compile", "tutel")
-# What MoELayer has where nothing is given; what plain PyTorch does not have here has only these values.
+# Defaults of MoELayer. Options that plain PyTorch does not have here must have these values.
 _DEFAULTS = {"batch": 4, "seq": 1024, "model_dim": 1024, "hidden": 4096, "heads": 16, "kv_heads": 0, "head_dim": 0,
              "rope_theta": 0, "experts": 1, "top_k": 2, "capacity_factor": 1.2, "causal": True, "gate": "gshard",
              "ffn": "gpt", "dtype": "float32", "order": "tutel", "dispatcher": "alltoall", "hook": "none",
@@ -50,8 +50,8 @@ _CHOICES = {"gate": ("switch", "gshard"), "ffn": ("gpt", "mixtral"), "dtype": tu
 
 
 class PlainLayer:
-    """The layer as eager PyTorch computes it: rows of each expert are gathered, multiplied and added up. Gates
-    `switch` and `gshard` without noise, experts `gpt` and `mixtral`."""
+    """The layer in eager PyTorch: the rows of each expert are gathered, multiplied and added up. Gates `switch` and
+    `gshard` without noise, experts `gpt` and `mixtral`."""
 
     def __init__(self, fields: Dict[str, Any], weights: Weights):
         self.fields, self.weights = {**_DEFAULTS, **fields}, weights
@@ -65,7 +65,7 @@ class PlainLayer:
         return functional.layer_norm(rows, rows.shape[-1:], gain, None, 1e-5)
 
     def turned(self, rows: torch.Tensor) -> torch.Tensor:
-        """Queries or keys, by their positions."""
+        """Returns queries or keys, rotated by their positions."""
         seq, width = rows.shape[-2:]
         if self.fields["rope_theta"] == 0:
             return rows
@@ -86,7 +86,7 @@ class PlainLayer:
         return mixed.transpose(1, 2).reshape(x.shape[0], -1) @ w["wo"]
 
     def routed(self, rows: torch.Tensor) -> Tuple[torch.Tensor, torch.Tensor]:
-        """The experts of each row, and their weights."""
+        """Returns the experts of each row, and their weights."""
         logits = rows @ self.weights["gate"].T
         chosen = logits.topk(self.fields["top_k"]).indices
         if self.fields["gate"] == "switch":
@@ -100,12 +100,12 @@ class PlainLayer:
         return inner @ w["w2"][number]
 
     def capacity(self, tokens: int) -> Optional[int]:
-        """Rows that an expert takes at most: those of first choices before second ones, in the order of tokens."""
+        """Returns the most rows that an expert takes: first choices come before second ones, in the order of tokens."""
         factor = self.fields["capacity_factor"]
         return None if factor is None else math.ceil(self.fields["top_k"] * factor * tokens / self.fields["experts"])
 
     def with_moe(self, out: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """`out` and the MoE part's output of the rows."""
+        """Returns `out` plus the MoE part's output for the rows."""
         chosen, weights = self.routed(rows)
         most = self.capacity(len(rows))
         for number in range(self.fields["experts"]):
@@ -153,7 +153,7 @@ class TutelLayer(PlainLayer):
 
 def pass_seconds(forward: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor,
                  leaves: List[torch.Tensor]) -> Tuple[float, float]:
-    """Seconds of a forward and of its backward."""
+    """Returns the seconds of a forward and of its backward."""
     for each in [x, *leaves]:
         each.grad = None
     begin = time.perf_counter()
@@ -166,7 +166,7 @@ def pass_seconds(forward: Callable[[torch.Tensor], torch.Tensor], x: torch.Tenso
 
 
 def _gradients(forward: Forward, x: torch.Tensor, leaves: Leaves) -> List[torch.Tensor]:
-    """Output, the gradient of x, and those of the leaves."""
+    """Returns the output, the gradient of x, and those of the leaves."""
     own = x.detach().requires_grad_()
     y = forward(own)
     dy = torch.cos(torch.arange(y.numel(), dtype=y.dtype)).view_as(y)
@@ -189,7 +189,7 @@ def _checked(fields: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _peer(name: str, fields: Dict[str, Any], weights: Weights) -> Tuple[Optional[Forward], Leaves, str]:
-    """How a peer computes the layer, with its leaves; or None, and why it is left out."""
+    """Returns a peer's function for the layer and its leaves, or None and the reason why it is left out."""
     leaves = list(weights.values())
     if name == "eager":
         return PlainLayer(fields, weights), leaves, ""
@@ -281,7 +281,7 @@ def _value(word: str) -> Any:
 
 
 def _fields(words: List[str]) -> Dict[str, Any]:
-    """Layer fields from flags: --model-dim 64 is model_dim=64."""
+    """Returns layer fields from flags: --model-dim 64 is model_dim=64."""
     fields: Dict[str, Any] = {}
     for name, value in zip(words[::2], words[1::2]):
         if not name.startswith("--"):

@@ -17,16 +17,16 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kNamesShown = 3;        // of schedules that are refused alike
-constexpr double kClearlyFaster = 0.01;  // less is no reason to leave the plan
+constexpr size_t kNamesShown = 3;        // names shown of schedules that are refused for the same reason
+constexpr double kClearlyFaster = 0.01;  // a smaller gain is no reason to leave the plan
 
-// Returns what the whole takes if the trial's layers take that long.
+// Returns the seconds of the whole layer or model if the trial's layers take `trial_s`.
 double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
   return ran_whole(answer) ? trial_s + row.total_s() - predicted_s(trial)
                            : row.total_s() * trial_s / predicted_s(trial);
 }
 
-// Returns the sound run that is farthest off its prediction; null: none is sound.
+// Returns the sound run whose error is largest; null if no run is sound.
 const CaseRecord* farthest_off(const Answer& answer) {
   const CaseRecord* farthest = nullptr;
   for (const Trial& trial : answer.trials)
@@ -77,7 +77,7 @@ bool ran_whole(const Answer& answer) {
 }
 
 bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial) {
-  constexpr double kSame = 1e-6;  // relative
+  constexpr double kSame = 1e-6;  // relative difference below which times count as equal
   return row.total_s() > predicted_s(trial) * (1 + kSame);
 }
 
@@ -103,7 +103,7 @@ std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
   for (const RankedSchedule& row : rows) {
     if (row.is_usable()) continue;
-    const bool of_schedule = row.refusal->subject.starts_with("schedule ");  // itself, or one that it chooses among
+    const bool of_schedule = row.refusal->subject.starts_with("schedule ");  // or one of its variants
     std::string reason = of_schedule ? row.refusal->brief() : row.refusal->text();
     const auto known = std::ranges::find(names_by_reason, reason, [](const auto& r) { return r.first; });
     if (known == names_by_reason.end())

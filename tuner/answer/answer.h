@@ -1,5 +1,5 @@
 #pragma once
-// The answer to "which schedule and degrees for my layer or model on this cluster": as text, and as JSON.
+// The answer to "which schedule and degrees for my layer or model on this cluster", as text and as JSON.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@
 
 namespace moe::tuner {
 
-/// A schedule that the user has now, as --current says: NAME, NAME:R, NAME:R_F:R_B.
+/// The schedule that the user runs now, as --current gives it: NAME, NAME:R, NAME:R_F:R_B.
 struct CurrentSchedule {
   const Schedule* schedule = nullptr;
   int degree_forward = 0, degree_backward = 0;  // 0: tuned
@@ -23,119 +23,119 @@ struct CurrentSchedule {
 /// Reads the flag --current. Throws BadInput naming it.
 CurrentSchedule current_from(const std::string& text);
 
-/// The user's own layout, as flags and --current say it.
+/// The user's own layout, as the flags and --current describe it.
 struct OwnLayout {
   ModelShape model;
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
-  std::optional<commands::LayoutFile> file = {};  // that says it; none: words do
-  std::optional<MeasuredSteps> measured = {};     // with it
+  std::optional<commands::LayoutFile> file = {};  // the file that describes it; none: words on the command line do
+  std::optional<MeasuredSteps> measured = {};     // times of training steps with this layout
 };
 
-/// A layout with its time. One that a rank's memory does not hold is timed as if it did.
+/// A layout with its time. A layout that exceeds a rank's memory is timed as if it fit.
 struct TimedLayout {
   RankedShape plan;
-  std::optional<Refusal> misfit = {};  // none: it fits
+  std::optional<Refusal> misfit = {};  // why the layout does not fit; none: it fits
 };
 
 /// A change on the way from the user's layout to the recommended plan.
 struct LayoutStep {
-  std::vector<std::string> flags = {};     // "--mp 1": those of tune that change
-  std::vector<std::string> settings = {};  // the same in the framework, as far as it has settings for them
-  TimedLayout layout = {};                 // that the change leads to
-  bool is_rest = false;                    // several changes that are not taken one by one
+  std::vector<std::string> flags = {};     // the flags of tune that change: "--mp 1"
+  std::vector<std::string> settings = {};  // the same changes as settings of the framework, if it has such settings
+  TimedLayout layout = {};                 // after the change
+  bool is_rest = false;                    // the rest: several changes that are not taken one by one
 };
 
-/// The way from the user's layout to the recommended plan. There are no steps if the layout takes no longer, or as long
-/// but for kEquallyFast, and if it cannot be planned.
+/// The way from the user's layout to the recommended plan. It has no steps if the layout cannot be planned, or if it
+/// takes at most kEquallyFast longer than the plan.
 struct Walk {
-  std::vector<std::string> flags = {};  // that say the user's layout
+  std::vector<std::string> flags = {};  // the flags that describe the user's layout
   TimedLayout own = {};
   std::vector<LayoutStep> steps = {};
-  bool in_time = true;  // all changes were compared
+  bool in_time = true;  // false: the time was over before all changes were compared
 };
 
-/// What was run for real to check the ranking.
+/// A real run that checks the ranking.
 struct Trial {
   CaseRecord record;
-  bool current = false;  // of the schedule that the user has now
+  bool current = false;  // a run of the schedule that the user has now
 };
 
 struct Answer {
-  std::string cluster = {};  // its name
-  std::string place = {};    // where it would run: the cluster's name, and what its ranks are
+  std::string cluster = {};  // name of the cluster
+  std::string place = {};    // where the plan would run: the cluster's name, and what its ranks are
   const commands::ChosenModel* chosen = nullptr;
-  std::string name = {};                   // of it, in records
-  std::vector<std::string> defaults = {};  // as flags, of what no flag says (Subject::defaults)
-  const FoundShapes* shapes = nullptr;     // that its parallel shape was chosen among; none: it was given
+  std::string name = {};                   // name of the layer or model in records
+  std::vector<std::string> defaults = {};  // flags for what the user left open (Subject::defaults)
+  const FoundShapes* shapes = nullptr;     // result of the search for a parallel shape; null: the shape was given
   const Profile* profile = nullptr;
-  const FittedProfile* fitted = nullptr;  // none: the profile was taken as it stands
+  const FittedProfile* fitted = nullptr;  // the fit of new measurements; null: the profile was used as it is
   bool emulated = false;
-  double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
-  const commands::Framework* framework = nullptr;  // that the answer is for; null: for all of them
+  double prices_slowdown = 1;  // core slowdown while prices were measured, over the best since (CoreTimes::over)
+  const commands::Framework* framework = nullptr;  // the framework that the answer is for; null: all of them
   std::vector<RankedSchedule> ranking = {};
-  const OwnLayout* own = nullptr;                           // of the user; null: unknown
-  std::optional<RankedSchedule> current = {};               // it, if it has the answer's shape
-  std::optional<Walk> walk = {};                            // from it
-  std::vector<FrameworkPlans> of_frameworks = {};           // of those that the answer is for
-  std::vector<Neighbour> neighbours = {};                   // of the first in the ranking
-  std::optional<commands::PublishedErrors> published = {};  // of training steps on such a GPU; none: none is known
+  const OwnLayout* own = nullptr;                           // the user's layout; null: unknown
+  std::optional<RankedSchedule> current = {};               // the user's layout, if it has the answer's shape
+  std::optional<Walk> walk = {};                            // from the user's layout to the recommended plan
+  std::vector<FrameworkPlans> of_frameworks = {};           // plans of the frameworks that the answer is for
+  std::vector<Neighbour> neighbours = {};                   // degrees next to those of the first in the ranking
+  std::optional<commands::PublishedErrors> published = {};  // for training steps on such a GPU; none: no such data
   std::vector<Trial> trials = {};
-  int trial_layers = 0;                       // of the model, that the trials ran
-  std::optional<std::string> no_trials = {};  // why there are none
-  /// How many rows of the ranking are shown, beside baselines and trials, with all that there is to say; 0: what
-  /// fits into 25 lines.
+  int trial_layers = 0;                       // layers of the model that the trials ran
+  std::optional<std::string> no_trials = {};  // why there are no trials; none: there are some
+  /// How many rows of the ranking are shown, beside baselines and trials, with all notes; 0: as many as fit into 25
+  /// lines.
   int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
-  std::string next = {};  // command lines that go on from here, one a line
+  std::string next = {};  // command lines with which the user can continue, one a line
 };
 
-/// Returns the trial of a schedule, or of what the user has now; none: it was not tried.
+/// Returns the trial of a schedule, or if `current` of the user's present one; null if it was not tried.
 const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool current = false);
-/// Returns a row of the ranking that can be used; none: it has no such row.
+/// Returns the usable row of a schedule in the ranking; null if there is none.
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
-/// Returns whether the trials ran all that the predictions are of.
+/// Returns whether the trials ran every layer that the predictions cover.
 bool ran_whole(const Answer& answer);
-/// Returns whether a run of all layers lacks some of what is predicted: a model's ends, sums of experts' gradients.
+/// Returns whether a run of all layers lacks a predicted part: a model's ends, or sums of experts' gradients.
 bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial);
-/// Returns what a trial says the whole layer or model takes: its time plus the predicted time of what a run lacks, or,
-/// where it ran fewer layers, the prediction times the trial's own ratio.
+/// Returns the seconds of the whole layer or model by a trial: its time plus the predicted time of the parts that a run
+/// lacks; if it ran fewer layers, the prediction times the ratio of the trial's time to its own prediction.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
 
-/// Returns whether a schedule ran faster than another by more than its passes differ among each other.
+/// Returns whether `row` ran faster than `than` by more than their passes vary.
 bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than);
 
-/// Returns the first three names, and how many more there are.
+/// Returns the first three names and the number of the others.
 std::string some_names(const std::vector<std::string_view>& names);
-/// Returns why rows can't be used, a text a reason: "SCHEDULE, ..: REASON".
+/// Returns why rows cannot be used, one text for each reason: "SCHEDULE, ..: REASON".
 std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows);
 
-/// Returns the row to use: the first of the ranking, unless another one that takes another time ran clearly faster:
-/// more than 1 %, and the medians of the two likely lie apart (likely_s). Throws Unsupported where no schedule is left.
+/// Returns the row to use: the first of the ranking, unless another one with a different time ran clearly faster: more
+/// than 1 %, with medians that likely differ (likely_s). Throws Unsupported if no schedule is usable.
 const RankedSchedule& recommended(const Answer& answer);
 
-/// Returns how far the sound trials are off their predictions at most, as a share; 0: there are none.
+/// Returns the largest error of a sound trial's prediction, as a share; 0 if no trial is sound.
 double worst_error(const Answer& answer);
-/// How far off its prediction a trial may be, as a share; one farther off says that the predictions are of a
-/// machine in another state.
+/// The largest acceptable error of a trial's prediction, as a share. A larger one means that the profile was measured
+/// while the machine was in another state.
 inline constexpr double kFarOff = 0.25;
-/// Returns one line saying that trials are farther off than kFarOff, and what may be wrong; empty: none is.
+/// Returns one line that gives the largest error of a trial and its likely cause; empty if no trial exceeds kFarOff.
 std::string far_off_text(const Answer& answer);
 
-/// Returns whether weak rows price what is recommended, its own run did not go well, or a trial is farther off than
+/// Returns whether weak rows price the recommendation, its own run did not go well, or a trial's error exceeds
 /// kFarOff.
 bool doubtful(const Answer& answer);
 
-/// Returns in a few words whether the recommendation is safe, and what it is predicted and was measured to gain over
-/// tutel: "within the error: predicted 1.020x over tutel, ran slower (0.991x)".
+/// Returns in a few words whether the recommendation is safe, with its predicted and its measured gain over tutel:
+/// "within the error: predicted 1.020x over tutel, ran slower (0.991x)".
 std::string verdict_of(const Answer& answer);
 
 std::string text_of(const Answer& answer);
-/// Returns the parts of the text with all that there is to say, as records keep them.
+/// Returns the parts of the long text (with all notes), as records keep them.
 std::vector<AnswerPart> parts_of(const Answer& answer);
 Json json_of(const Answer& answer);
-/// Returns the numbers of a ranked schedule, or why it can't be used.
+/// Returns the numbers of a ranked schedule, or the reason why it cannot be used.
 Json json_of(const commands::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row);
 
 }  // namespace moe::tuner

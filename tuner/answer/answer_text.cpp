@@ -24,9 +24,9 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kKinds = 4;     // of tasks, that are named
-constexpr size_t kFewKinds = 2;  // likewise, where there is much else to say
-constexpr int kMostLines = 25;   // of an answer without --all or --top, and without the user's layout
+constexpr size_t kKinds = 4;     // kinds of tasks that are named
+constexpr size_t kFewKinds = 2;  // kinds of tasks that are named in a brief answer
+constexpr int kMostLines = 25;   // lines of an answer without --all or --top, and without the user's layout
 constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const commands::ChosenModel& chosen) {
@@ -69,14 +69,14 @@ std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
   return items;
 }
 
-// Returns the next row that takes another time: of two names for one plan neither is a risk.
+// Returns the next row with a different time: a second name for the same plan is no alternative.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
     if (row.is_usable() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
   return nullptr;
 }
 
-// Whether the recommendation is safe: "yes", "no", "within the error", and why; without runs no verdict.
+// Whether the recommendation is safe ("yes", "no", "within the error") and why; without runs there is no verdict.
 struct Safety {
   std::string verdict;
   std::vector<std::string> reasons;
@@ -115,7 +115,7 @@ std::string neighbours_text(const Answer& answer) {
   return text;
 }
 
-// Names the schedules whose plans take the same time.
+// Returns a text that names the schedules whose plans take the same time.
 std::string same_text(const Answer& answer, const RankedSchedule& use) {
   std::vector<std::string_view> names;
   for (const RankedSchedule& row : answer.ranking)
@@ -123,7 +123,7 @@ std::string same_text(const Answer& answer, const RankedSchedule& use) {
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
-// Returns one item for each kind of note; with `all`, one for each note of a kind that would be too long.
+// Returns one item for each kind of note. With `all`, a kind whose item would be too long has one item for each note.
 std::string notes_text(const PriceNotes& notes, bool all) {
   std::map<std::string, std::vector<std::string>> by_label;
   for (const PriceNote& note : notes) {
@@ -180,7 +180,7 @@ std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& u
   return rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text};
 }
 
-// Returns which schedule is faster than the preferred one; empty: none is, or a run or the search for a shape decided.
+// Returns which schedule is faster than the preferred one; empty if none is, or if a run or the shape search decided.
 std::vector<std::string> preferred_items(const Answer& answer, const RankedSchedule& use) {
   if (answer.shapes != nullptr || &use != &answer.ranking.front()) return {};
   const RankedSchedule* fastest = &use;
@@ -218,14 +218,14 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
   return lines;
 }
 
-// Returns the question, and what prices it.
+// Returns the question and the source of its prices.
 std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
   const std::vector<std::string> lines = question_lines(answer, use, detail.all || answer.shapes == nullptr);
   const std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", fmt::join(lines, "\n"));
   std::string fit = answer.fitted == nullptr ? "" : fit_line(*answer.fitted);
   if (!fit.empty()) fit += detail.tight ? ';' : '\n';
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
-  // The three parts that say least.
+  // The three least informative parts.
   std::string origins = text_of_origins(*answer.profile);
   if (!origins.empty()) origins += "; ";
   return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,
@@ -243,7 +243,7 @@ std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule
   return lines;
 }
 
-// Names the files; `all` names the records too, which the line of all settings has else.
+// Returns the names of the files; with `all` also of the records, which the line of all settings names otherwise.
 std::string files_text(const Answer& answer, bool all) {
   std::vector<std::string> files;
   const bool others = !answer.profile_path.empty() || !answer.trace_path.empty();
@@ -253,7 +253,7 @@ std::string files_text(const Answer& answer, bool all) {
   return files.empty() ? "" : packed_lines("FILES  ", files);
 }
 
-// Returns the user's layout and the way from it, if it is known.
+// Returns the user's layout and the steps from it, if it is known.
 std::string own_text(const Answer& answer) {
   return answer.walk ? fmt::format("YOURS  {}\n", fmt::join(walk_lines(answer), "\n       ")) : "";
 }
@@ -325,7 +325,7 @@ struct Shown {
   bool current;
 };
 
-// Returns whether the user's schedule, as it is now, is that row: nothing of its own was run.
+// Returns whether the row is the user's present schedule with its degrees, and no trial ran.
 bool is_current(const Answer& answer, const RankedSchedule& row) {
   return answer.current && answer.trials.empty() && answer.current->schedule == row.schedule &&
          answer.current->degree_forward == row.degree_forward &&
@@ -354,7 +354,7 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
   return rows;
 }
 
-// Returns what no schedule that can be used can beat.
+// Returns a lower bound on the seconds of all usable schedules.
 double least_bound_s(const Answer& answer) {
   double least_s = std::numeric_limits<double>::infinity();
   for (const RankedSchedule& row : answer.ranking)
@@ -362,7 +362,7 @@ double least_bound_s(const Answer& answer) {
   return least_s;
 }
 
-// Returns what has to be known of the ranking's rows.
+// Returns the notes below the ranking.
 std::vector<std::string> ranking_notes(const Answer& answer) {
   std::vector<std::string> notes;
   const RankedSchedule& use = recommended(answer);
@@ -380,7 +380,7 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
   return notes;
 }
 
-// Returns how many rows are left out, and why some can't be used.
+// Returns how many rows are left out, and why some schedules cannot be used.
 std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.is_usable(); }));
@@ -433,7 +433,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
 
 namespace {
 
-// Returns the ranking, and how many of its rows are shown.
+// Returns the table of the ranking and the number of rows shown.
 std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
   const bool whole = ran_whole(answer);
@@ -483,14 +483,14 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
 
 namespace {
 
-constexpr size_t kFastest = 2;  // shapes that are shown whatever memory they take
-constexpr int kGoodPart = 10;   // one shape in so many without a price is a good part of them
-constexpr size_t kReasons = 3;  // that are shown of those why shapes are refused
+constexpr size_t kFastest = 2;  // shapes that are shown whatever their memory is
+constexpr int kGoodPart = 10;   // one shape in this many without a price is a good part of them
+constexpr size_t kReasons = 3;  // reasons that are shown for refused shapes
 constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the short answer
 
 constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
 
-// Returns the counts of shapes, after what the profile leaves open if that is a good part.
+// Returns the counts of shapes; if many lack a price, the rows that the profile lacks come first.
 std::string counts_of(const FoundShapes& found) {
   std::string text =
       found.unpriced * kGoodPart > found.shapes
@@ -521,7 +521,7 @@ std::string most_refused(const FoundShapes& found, bool why) {
   return fmt::format("{}{}{}", found.refused, priceless, reason.empty() || !why ? "" : ", most often: " + reason);
 }
 
-// Returns "+7.0 %, 71.31 GiB".
+// Returns how a shape compares with the preferred one: "+7.0 %, 71.31 GiB".
 std::string beside(const FoundShapes& found, const RankedShape& shape) {
   return fmt::format("{:+.1f} %, {}", 100 * (shape.total_s() / found.ranked.front().total_s() - 1),
                      human_bytes(shape.best.memory_bytes));
@@ -535,7 +535,7 @@ std::string in_words(const RankedShape& shape) {
                      commands::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
-// Returns which plan is faster than the preferred one; empty: none is.
+// Returns which plan is faster than the preferred one; empty if none is.
 std::vector<std::string> preference_of(const FoundShapes& found) {
   if (!found.fastest) return {};
   const RankedShape& use = found.ranked.front();
@@ -548,7 +548,7 @@ std::string preference_text(const FoundShapes& found) {
   return items.empty() ? "" : packed_lines(kIndent, items);
 }
 
-// Returns what the search went through, and what it left out.
+// Returns what was searched and what was left out.
 std::vector<std::string> search_items(const FoundShapes& found, bool tight) {
   std::vector<std::string> items{
       fmt::format("of {} shapes of a global batch of {} none that fits and has a price is {}faster", found.shapes,
@@ -596,8 +596,8 @@ std::string describe_shape(const ModelShape& model) {
 
 namespace {
 
-// Returns the first `top` shapes of the fastest and the Pareto front; in two lines each, the groups above the rest, if
-// `two_lines`.
+// Returns the first `top` shapes: the fastest, and the Pareto front. If `two_lines`, each has two lines, with the
+// groups above the rest.
 Table shapes_table(const FoundShapes& found, int top, bool two_lines) {
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted",
                                    "a rank needs",          "Pareto"};
@@ -652,7 +652,7 @@ std::string text_of(const FoundShapes& found, int top) {
 
 namespace {
 
-// Returns what a row is predicted to gain over tutel, and what it gained: "predicted 1.020x over tutel, not run".
+// Returns the predicted and the measured gain of a row over tutel: "predicted 1.020x over tutel, not run".
 std::string gain_text(const Answer& answer, const RankedSchedule& row, const RankedSchedule& tutel) {
   const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, tutel.schedule->name);
   const std::string predicted = same_time(row.total_s(), tutel.total_s())

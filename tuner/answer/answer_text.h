@@ -1,5 +1,5 @@
 #pragma once
-// What the answer's text is put together from.
+// Parts of the answer's text.
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,29 +20,29 @@ struct Detail {
   size_t plans = 6;       // of frameworks, where tight
 };
 
-/// Returns lines of at most 120 columns that hold the items, one that is longer alone on its line: "LABEL  item; item".
-/// All but the first line begin below the first item.
+/// Returns "LABEL  item; item" in lines of at most 120 columns; an item that is longer has a line of its own. Lines
+/// after the first are indented to the first item.
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items);
 
 /// Returns "7.02 s", "630 ms", "1.25 ms", "87.2 us".
 std::string three_digits(double seconds);
 
-/// Stands behind the recommended schedule's name in a table, whose rows are sorted by time.
+/// The mark behind the recommended schedule's name in a table whose rows are sorted by time.
 inline constexpr std::string_view kUseMark = " (use)";
 
-/// Where lines below a label begin.
+/// The indentation of lines below a label.
 inline constexpr std::string_view kIndent = "       ";
 
-/// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: it takes `share` more time and
-/// less memory, or has fewer chunks.
+/// Returns why `use` is preferred to `faster`, an equally fast plan that `words` name: `use` takes `share` more time,
+/// but less memory or fewer chunks.
 std::vector<std::string> preference_items(const RankedSchedule& use, const RankedSchedule& faster,
                                           const std::string& words, double share);
 
-/// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: what describe_shape() says, without groups of one rank. VP:
-/// virtual stages.
+/// Returns {"DP 2 EP 4 PP 2 VP 2", "4 of 1 1f1b, ZeRO 1"}: the content of describe_shape() without groups of one rank.
+/// VP: virtual stages.
 std::pair<std::string, std::string> short_shape(const ModelShape& model);
 
-/// Returns the ranking's table, and unless tight how many rows it leaves out.
+/// Returns the table of the ranking and, unless the detail is tight, the number of rows left out.
 std::string ranking_text(const Answer& answer, const Detail& detail);
 
 }  // namespace moe::tuner

@@ -18,14 +18,14 @@ namespace {
 
 constexpr size_t kMostSteps = 4, kMostOutliers = 3;
 
-/// What a plan is made from, of the answer's layers and samples.
+/// The input of a plan, for the answer's layers and samples.
 struct Layout {
   ModelShape model;
   const Schedule* schedule;
   DegreeChoice degrees;
 };
 
-using Flags = std::vector<std::pair<std::string_view, std::string>>;  // of tune, with their values
+using Flags = std::vector<std::pair<std::string_view, std::string>>;  // flags of tune and their values
 
 Flags flags_of(const Layout& layout) {
   const ModelShape& model = layout.model;
@@ -51,7 +51,7 @@ Flags flags_of(const Layout& layout) {
   return flags;
 }
 
-// Returns the flags that differ, as `to` has them; a flag that `to` does not need is left out.
+// Returns the flags that differ, with the values in `to`; flags that `to` does not need are left out.
 Flags changed(const Layout& from, const Layout& to) {
   const Flags before = flags_of(from), after = flags_of(to);
   Flags flags;
@@ -62,11 +62,11 @@ Flags changed(const Layout& from, const Layout& to) {
 
 bool same(const Layout& a, const Layout& b) { return flags_of(a) == flags_of(b); }
 
-/// A change that a layout can have on its own; groups that others follow from, and how samples are cut, are set after
-/// it.
+/// A change that can be applied to a layout on its own. The groups that depend on it, and how samples are cut, are set
+/// afterwards.
 using Change = std::function<void(Layout& layout, const Layout& to)>;
 
-// Lists the changes: first those of a flag or two, then pairs of groups, for layers that have no group on its own.
+// Returns all changes: first those of a flag or two, then pairs of groups, for layers on which no group changes alone.
 std::vector<Change> changes() {
   const auto group = [](int ParallelShape::*size) {
     return [size](Layout& l, const Layout& to) { l.model.shape.parallel.*size = to.model.shape.parallel.*size; };
@@ -95,7 +95,7 @@ std::vector<Change> changes() {
           pair(&P::cp, &P::mp)};
 }
 
-/// Times layouts by the answer's prices.
+/// Times layouts with the answer's prices.
 class Way {
  public:
   Way(const TuneOptions& options, const Answer& answer)
@@ -130,13 +130,13 @@ class Way {
   }
 
  private:
-  // Returns the user's layout; one of the answer's shape that fits has been planned.
+  // Returns the user's layout; if it has the answer's shape and fits, its plan exists already.
   TimedLayout own() const {
     if (answer_.current && answer_.current->is_usable()) return {{from_.model, *answer_.current}};
     return timed(from_);
   }
 
-  // Returns the change that gains most; none where no change on its own gains anything.
+  // Returns the change that gains most; none if no single change gains anything.
   std::optional<std::pair<Layout, TimedLayout>> best_change(const Layout& at, const TimedLayout& now, bool& in_time) {
     std::optional<std::pair<Layout, TimedLayout>> best;
     std::vector<Layout> seen;
@@ -155,13 +155,13 @@ class Way {
     return best;
   }
 
-  // A plan that fits is better than one that does not; of two alike the faster one.
+  // A plan that fits is better than one that does not; of two that both fit, or both do not, the faster one is better.
   static bool is_better(const TimedLayout& a, const TimedLayout& b) {
     if (a.misfit.has_value() != b.misfit.has_value()) return !a.misfit;
     return a.plan.total_s() < b.plan.total_s() && !same_time(a.plan.total_s(), b.plan.total_s());
   }
 
-  // Returns the layout after the change, if it has one: DP and the number of micro-batches follow.
+  // Returns the layout after the change, if it is valid; DP and the number of micro-batches follow from it.
   std::optional<Layout> with(const Layout& at, const Change& change) const {
     Layout layout = at;
     change(layout, to_);
@@ -206,7 +206,7 @@ class Way {
     }
   }
 
-  // Returns the step; of what is left for the end it is the rest.
+  // Returns the step from `at` to `next`.
   LayoutStep step(const Layout& at, const Layout& next, TimedLayout timed) const {
     LayoutStep step{.layout = std::move(timed)};
     const std::optional<commands::LayoutFile>& file = answer_.own->file;
@@ -233,14 +233,14 @@ class Way {
 
 double seconds_of(const TimedLayout& layout) { return layout.plan.total_s(); }
 
-// Returns "r 2/2": the degrees that it was planned with.
+// Returns the degrees of the plan: "r 2/2".
 std::string degrees_text(const RankedSchedule& row) {
   return fmt::format("r {}/{}", row.degree_forward,
                      commands::degree_range(row.degrees_backward.first, row.degrees_backward.second));
 }
 
-// Returns the settings of the user's framework if it has all of them, else the flags. Degrees that are tuned are shown
-// as they were found.
+// Returns the settings of the user's framework if it has all of them, else the flags. Tuned degrees are shown with the
+// values found.
 std::string changes_text(const LayoutStep& step) {
   if (step.settings.size() == step.flags.size()) return fmt::format("{}", fmt::join(step.settings, " "));
   std::vector<std::string> shown;
@@ -254,7 +254,7 @@ std::string changes_text(const LayoutStep& step) {
   return fmt::format("{}", fmt::join(shown, " "));
 }
 
-/// The user's steps, beside their prediction.
+/// The measured time of the user's steps.
 struct StepTime {
   double step_s = 0;  // median
   size_t steps = 0;
@@ -322,7 +322,7 @@ std::string rates_line(const LogRates& rates) {
   return text;
 }
 
-// Returns how far the prediction is off, and what that means for the steps.
+// Returns the measured time, its ratio to the prediction, and the meaning of that ratio for the steps of the walk.
 std::vector<std::string> measured_lines(const Answer& answer) {
   const std::optional<StepTime> measured = step_time_of(answer);
   if (!measured) return {};
@@ -353,14 +353,14 @@ std::vector<std::string> measured_lines(const Answer& answer) {
   return lines;
 }
 
-// Returns "--pp 1 --zero 0": what the framework has where the file does not say it.
+// Returns the framework's defaults for values that the file leaves out: "--pp 1 --zero 0".
 std::vector<std::string> defaults_of(const commands::LayoutFile& file) {
   std::vector<std::string> defaults;
   for (const auto& [flag, value] : file.defaults) defaults.push_back(fmt::format("{} {}", flag, value));
   return defaults;
 }
 
-// Returns "model.seq_length 8192 (--seq 4096)": the sizes of the file's model that the planned one has otherwise.
+// Returns the sizes of the file's model that differ from the planned model: "model.seq_length 8192 (--seq 4096)".
 std::vector<std::string> other_sizes(const Answer& answer) {
   const ModelShape& model = answer.own->model;
   std::vector<std::string> sizes;
@@ -371,7 +371,7 @@ std::vector<std::string> other_sizes(const Answer& answer) {
   return sizes;
 }
 
-// Returns what was assumed of a file's layout.
+// Returns the assumptions about a file's layout.
 std::vector<std::string> file_lines(const Answer& answer) {
   const std::optional<commands::LayoutFile>& file = answer.own->file;
   if (!file) return {};

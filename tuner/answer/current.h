@@ -9,9 +9,9 @@
 
 namespace moe::tuner {
 
-/// Returns the user's layout and the way from it to the recommended plan, which runs may have changed. Every step takes
-/// the change, of those that a layout of these samples can have on its own, that gains most, and one that makes the
-/// plan fit before all others; the last step takes all changes that are left. `options` has the layout.
+/// Returns the user's layout and the steps from it to the recommended plan, which trials may have changed. Each step
+/// takes the single change that gains most, of those that are possible at this number of samples; a change that makes
+/// the plan fit comes before all others. The last step takes all remaining changes. `options` has the layout.
 Walk walk_of(const TuneOptions& options, const Answer& answer);
 
 /// Returns the user's layout, then a line for each step: "1. --ep 8: 7.10 s, 1.183x".

@@ -14,7 +14,7 @@
 namespace moe::tuner {
 namespace {
 
-constexpr double kTie = 1e-9;  // relative
+constexpr double kTie = 1e-9;  // relative difference below which times count as equal
 
 std::map<LaneKind, double> busiest(const Plan& plan, const Timeline& timeline) {
   std::map<LaneKind, double> busy;
@@ -25,7 +25,7 @@ std::map<LaneKind, double> busiest(const Plan& plan, const Timeline& timeline) {
   return busy;
 }
 
-// Returns the seconds in which both lanes are busy. A lane runs its tasks one after the other, in its queue's order.
+// Returns the seconds in which both lanes are busy. A lane runs its tasks one at a time, in the order of its queue.
 double overlap_s(const std::vector<int>& lane, const std::vector<int>& other, const Timeline& t) {
   double overlap = 0;
   for (size_t i = 0, j = 0; i < lane.size() && j < other.size();) {
@@ -49,13 +49,13 @@ double hidden_share(const Plan& plan, const Timeline& timeline) {
   return busy > 0 ? hidden / busy : 0;
 }
 
-// Refuses a plan that a rank's memory does not hold.
+// Refuses a plan that exceeds a rank's memory.
 void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSchedule& row) {
   row.memory_bytes = memory.total();
   if (profile.memory_bytes) row.refusal = misfit(memory, *profile.memory_bytes);
 }
 
-// Returns what any plan of the schedule needs at least: it holds no fewer micro-batches than their order asks for.
+// Returns a lower bound on the memory of the schedule's plans: none holds fewer micro-batches than its order requires.
 MemoryEstimate least_memory(const commands::ChosenModel& chosen, const Schedule& schedule) {
   const auto with = [&](Flow flow) {
     return commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
@@ -151,7 +151,7 @@ size_t preferred(const std::vector<PlanCost>& plans) {
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   if (p.edp == 1 || schedule.packs_experts || model.step.planned) return 0;
-  const double layers = static_cast<double>((model.layers + p.pp - 1) / p.pp);  // of the fullest stage
+  const double layers = static_cast<double>((model.layers + p.pp - 1) / p.pp);  // on the stage with most layers
   return layers * pricer.gradient_seconds(expert_gradient_bytes(model.shape), TaskKind::expert_gradient);
 }
 
@@ -225,7 +225,7 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
     }
   }
   const auto refused = std::ranges::stable_partition(rows, &RankedSchedule::is_usable);
-  // Insertion keeps ties in order: "within kTie" is no order that a sort may be given.
+  // Insertion keeps ties in order. A sort needs a strict weak order, which "within kTie" is not.
   for (auto row = rows.begin(); row != refused.begin(); ++row) {
     const auto place =
         std::find_if(rows.begin(), row, [&](const auto& r) { return row->total_s() < r.total_s() * (1 - kTie); });
@@ -261,7 +261,7 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
       const RankedSchedule row = ranked(asked, schedule);
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
       if (row.refusal) continue;
-      // A degree that the schedule did not take is left out: a chunk would have less than a row.
+      // A degree that the schedule rounded to another one is left out: its chunks would have less than a row.
       const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
       if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});
     }

@@ -1,5 +1,5 @@
 #pragma once
-// One layer or one model on a cluster: every schedule at its best degrees, the fastest first.
+// Ranking of schedules for one layer or one model on a cluster: each at its best degrees, the fastest first.
 #include <chrono>
 #include <map>
 #include <optional>
@@ -16,75 +16,75 @@
 
 namespace moe::tuner {
 
-/// A schedule as it would run.
+/// A schedule with its best degrees and its predicted times.
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
-  const Schedule* variant = nullptr;  // whose plan it is, of one that chooses among others
-  std::optional<Refusal> refusal;     // why it can't be planned, priced or held; nothing below holds then
+  const Schedule* variant = nullptr;  // the variant whose plan it is, if the schedule chooses among several
+  std::optional<Refusal> refusal;     // why it cannot be planned or priced, or does not fit; nothing below is set then
   int degree_forward = 0;
-  std::pair<int, int> degrees_backward;  // least and most of a model's layers
-  int64_t gar_in_moe_bytes = 0;          // of a layer: gradients sent inside its MoE part
-  int64_t gar_after_bytes = 0;           // and behind everything else
+  std::pair<int, int> degrees_backward;  // the least and the largest degree of a model's layers
+  int64_t gar_in_moe_bytes = 0;          // of a layer: bytes of gradients sent inside its MoE part
+  int64_t gar_after_bytes = 0;           // bytes of gradients sent behind everything else
   double forward_s = 0, backward_s = 0;
-  /// The time of summing the gradients of replicated experts over EDP, which runs after the pass and is in no plan
-  /// but those of schedules that pack experts.
+  /// Seconds of summing the gradients of replicated experts over EDP. The sum runs after the pass, and only schedules
+  /// that pack experts have it in their plans.
   double expert_sums_s = 0;
-  /// Seconds that a model's output projection adds, which is in no plan (head_seconds); 0: it has none, or the
-  /// profile no price, which `notes` say.
+  /// Seconds that a model's output projection adds, which is in no plan (head_seconds); 0 if the model has none or the
+  /// profile lacks the price, which `notes` then say.
   double head_s = 0;
-  double bound_s = 0;                 // of all of these
-  double gap = 0;                     // the share by which a better decision of this schedule may be faster, at most
-  double memory_bytes = 0;            // of a rank
-  std::map<LaneKind, double> busy_s;  // of the stage whose lanes of that kind work most
-  double hidden = 0;                  // the share of communication that runs while its stage computes
-  std::vector<std::pair<std::string, double>> critical;  // kinds of tasks on the critical path: shares, largest first
-  PriceNotes notes;  // what its prices were taken from that the profile has not (pricer.h)
+  double bound_s = 0;       // lower bound on the sum of these
+  double gap = 0;           // upper bound on the share by which a better decision of this schedule may be faster
+  double memory_bytes = 0;  // memory of one rank
+  std::map<LaneKind, double> busy_s;  // work of each kind of lane, on the stage where it is largest
+  double hidden = 0;                  // share of the communication that overlaps with computation of its stage
+  std::vector<std::pair<std::string, double>> critical;  // shares of the critical path by kind of task, largest first
+  PriceNotes notes;                                      // what replaced prices that the profile lacks (pricer.h)
   bool is_usable() const { return !refusal; }
   const Schedule& planned_as() const { return variant != nullptr ? *variant : *schedule; }
   double pass_s() const { return forward_s + backward_s; }
   double total_s() const { return pass_s() + expert_sums_s + head_s; }
 };
 
-/// What is ranked, and how. A layer is a model of one, with one micro-batch.
+/// The input of a ranking. A layer is a model with one layer and one micro-batch.
 struct RankingRequest {
   const commands::ChosenModel& chosen;
   const Profile& profile;
   DegreeChoice degrees;
   PricingOptions pricing;
-  const RankedSchedule* known = nullptr;  // of this request: not planned anew
-  bool checked = true;                    // plans of models are checked (check_plan); a search for a shape times many
-  /// By when rank() and neighbours() are to be done: once rank() has a schedule that can be used, they make no plan
-  /// that would end later if it took as long as the longest so far.
+  const RankedSchedule* known = nullptr;  // a row of this request that is planned already
+  bool checked = true;  // checks plans of models (check_plan); a search for a shape, which times many, does not
+  /// Deadline of rank() and neighbours(). Once rank() has a usable schedule, they skip a plan that would end after the
+  /// deadline if it took as long as the longest plan so far.
   std::optional<std::chrono::steady_clock::time_point> due = {};
 };
 
-/// Returns whether it is one layer, once, on one stage, which is planned as such.
+/// Returns whether the model is a single layer with one micro-batch on one stage, which is planned as a layer.
 bool one_layer(const commands::ChosenModel& chosen);
 
-/// Returns whether two times are one, but for rounding.
+/// Returns whether two times are equal up to rounding.
 bool same_time(double a_s, double b_s);
 
-/// The share by which times may differ and plans still count as equally fast: far less than what a replay leaves out.
+/// The share by which times of equally fast plans may differ; the error of a replay is far larger.
 inline constexpr double kEquallyFast = 0.01;
 
-/// What decides between plans that are equally fast.
+/// The quantities that decide between equally fast plans.
 struct PlanCost {
   double total_s = 0, memory_bytes = 0;
-  int chunks = 0;  // forward and backward
+  int chunks = 0;  // forward and backward together
 };
 PlanCost cost_of(const RankedSchedule& row);
-/// Returns the index of the plan to recommend. Of those within kEquallyFast of the fastest it has the least memory, of
-/// these the fewest chunks, of these it is the fastest and comes first.
+/// Returns the index of the plan to recommend: of the plans within kEquallyFast of the fastest, the one with the least
+/// memory; ties go to the fewest chunks, then to the fastest, then to the first.
 size_t preferred(const std::vector<PlanCost>& plans);
 
-/// Returns RankedSchedule::expert_sums_s. Throws Unsupported where the profile has no price for it.
+/// Returns RankedSchedule::expert_sums_s. Throws Unsupported if the profile lacks the price.
 double expert_sums_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-/// Returns the seconds of the output projection for one micro-batch, with what MP ranks exchange for it in the
-/// schedule's flow, which its variants share; 0: no vocabulary is known. Throws Unpriced where the profile lacks a row.
+/// Returns the seconds of the output projection for one micro-batch, with the communication of MP ranks in the
+/// schedule's flow, which its variants share; 0 if no vocabulary is known. Throws Unpriced if the profile lacks a row.
 double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int64_t vocabulary);
-/// Returns what the projection adds to a step. A pipeline passes all stages once, and its slowest stage once more for
-/// every other micro-batch. `pass_s`: the time without the head; empty: returns what it is at least.
+/// Returns the seconds that the projection adds to a step: a pipeline passes all stages once, and its slowest stage
+/// once more for every other micro-batch. `pass_s`: the time without the head; none: returns a lower bound.
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s);
 
 /// A schedule's plan, and its replay.
@@ -93,34 +93,34 @@ struct PlannedTimeline {
   Timeline timeline;
 };
 
-/// Plans one schedule. Why it can't be used is in `refusal`; a rank has the profile's memory, where that says.
-/// `planned`: takes the plan, if there is one.
+/// Plans one schedule; `refusal` tells why it cannot be used. If the profile gives a rank's memory, the plan has to
+/// fit. `planned`: receives the plan, if there is one.
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
 
-/// Returns all schedules as they would run: the preferred one first (that of `known`, if it is equally fast as the
-/// fastest), the others by their time; of those that take equally long the one that comes first in `schedules`; the
-/// refused ones last.
+/// Returns all schedules with their plans: first the preferred one (that of `known`, if it is as fast as
+/// the fastest), then the others by time, with ties in the order of `schedules`, and the refused ones
+/// last.
 std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vector<const Schedule*>& schedules);
 
-/// How much more than the winner a degree one step away takes, as a share.
+/// The extra time of a degree one step away from the winner's, as a share of the winner's time.
 struct Neighbour {
-  std::optional<Phase> phase;  // none: of both, where a schedule has one degree
+  std::optional<Phase> phase;  // none: both phases, for a schedule with one degree
   int degree = 0;
   double slower = 0;  // 0.02: 2 % longer
 };
 /// Returns the neighbours that the schedule and the layer have and that are planned in time. The other phase is as free
-/// as it was; of a model the backward of every layer has a degree next to those that it had. Those of `wave` are its
-/// own orders, or the plans of the schedule whose plan it took.
+/// as before; for a model, the backward of every layer has a degree next to its own. The neighbours of `wave` are those
+/// of its own orders, or of the schedule whose plan it took.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
-/// What a model's step comes to on one rank: the numbers by which trainings are compared.
+/// The rates of a model's step on one rank, by which trainings are compared.
 struct StepRates {
-  double tokens_per_s = 0;                 // of a rank
-  double flops_per_s = 0;                  // of a rank, of the FLOPs that the model needs (moe/shape/volumes.h)
-  std::optional<double> utilisation = {};  // of the rank's peak; none: the profile says no peak of the model's type
+  double tokens_per_s = 0;                 // of one rank
+  double flops_per_s = 0;                  // FLOPs that the model needs (moe/shape/volumes.h), on one rank
+  std::optional<double> utilisation = {};  // of the rank's peak; none: the profile lacks the peak for the model's type
 };
 
-/// Returns the rates of a step of so many seconds; none for layers that are no model's.
+/// Returns the rates of a step that takes `step_s`; none for layers that belong to no model.
 std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Profile& profile, double step_s);
 
 /// Returns the FLOPs of a step as Megatron-LM counts them for the TFLOP/s of its log: those of step_flops() (volumes.h)

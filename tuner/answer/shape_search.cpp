@@ -21,29 +21,29 @@
 namespace moe::tuner {
 namespace {
 
-constexpr double kSearchShare = 0.6;      // of the time; the ranking has the rest
-constexpr double kFrameworksShare = 0.2;  // of the time: all frameworks' own searches have it, of the search's share
-constexpr double kFrontShare = 0.03;      // of the time: the search looks for less memory so long at least
+constexpr double kSearchShare = 0.6;      // share of the time for the search; the ranking has the rest
+constexpr double kFrameworksShare = 0.2;  // share of the search's time for the searches of all frameworks
+constexpr double kFrontShare = 0.03;      // least share of the time for plans with less memory
 constexpr double kNone = std::numeric_limits<double>::infinity();
-constexpr size_t kStates = 3;        // whose bounds by lanes are kept: what may be computed again
-constexpr size_t kStagedShapes = 3;  // of several stages, which are planned by schedules of iterations too
-constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before one is planned; twice as many before the next
+constexpr size_t kStates = 3;        // recompute choices whose lane bounds are kept for the next shapes
+constexpr size_t kStagedShapes = 3;  // shapes of several stages that are planned by schedules of iterations too
+constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before the first plan; doubles before each later one
 
-/// A shape whose schedules are not bounded yet, or one of its schedules, with a lower bound on its time.
+/// An open entry of the search with its lower bound: a shape without bounded schedules, or one of its schedules.
 struct Open {
   size_t candidate, schedule;
   double bound_s;
-  bool is_close = false;  // the bound is that of replayed passes
+  bool is_close = false;  // true: the bound comes from replayed passes
   bool operator>(const Open& other) const {
     return std::tie(bound_s, candidate, schedule) > std::tie(other.bound_s, other.candidate, other.schedule);
   }
 };
 using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;  // the least bound first
 
-/// What became of a shape: of its schedules' fates the last in this list.
+/// The result for a shape. If its schedules have different fates, the last one in this list counts.
 enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
-/// How often each reason was given, the most often first.
+/// How often each reason was given, the most frequent first.
 using Reasons = std::vector<std::pair<Refusal, int>>;
 
 Reasons most_often_first(const std::map<Refusal, int>& counts) {
@@ -52,7 +52,7 @@ Reasons most_often_first(const std::map<Refusal, int>& counts) {
   return reasons;
 }
 
-// Returns the reason for which all shapes were refused, or the one that most were.
+// Returns the reason that all shapes were refused for, or else the most frequent one.
 Refusal commonest(const Reasons& reasons, size_t shapes) {
   if (reasons.empty()) return {.reason = "no shape that it runs fits"};
   auto [refusal, count] = reasons.front();
@@ -61,11 +61,11 @@ Refusal commonest(const Reasons& reasons, size_t shapes) {
   return refusal;
 }
 
-/// A shape by its place in the list of all, its best time, its fate, and why schedules refused it: each reason once.
+/// A shape (by its index in the list), its best time, its fate, and the distinct reasons why schedules refused it.
 struct Candidate {
   size_t place;
   const ModelShape& model;
-  double memory_bytes;  // of a rank, at least
+  double memory_bytes;  // lower bound of a rank's memory
   double best_s = std::numeric_limits<double>::infinity();
   Fate fate = Fate::refused;
   std::set<Refusal> refusals = {};
@@ -78,7 +78,7 @@ struct Candidate {
   }
 };
 
-/// The least bound by lanes of a layer on its groups, and the first candidate that it was asked for.
+/// The least lane bound of a layer on its groups, and the first candidate for which it was computed.
 struct OnLanes {
   LayerCase shape;
   int virtual_stages;
@@ -93,7 +93,7 @@ struct PlannedShape {
   double total_s() const { return shape.total_s(); }
 };
 
-/// The least memory of the plans so far, by their time.
+/// The Pareto front of time and memory of the plans so far.
 class MemoryFront {
  public:
   void add(double seconds, double bytes) {
@@ -101,19 +101,19 @@ class MemoryFront {
     auto slower = bytes_.insert_or_assign(seconds, bytes).first;
     for (++slower; slower != bytes_.end() && slower->second >= bytes;) slower = bytes_.erase(slower);
   }
-  /// Returns the least memory of a plan that takes at most `seconds`; infinity if there is none.
+  /// Returns the least memory of a plan that takes at most `seconds`; infinity if no plan does.
   double least_bytes(double seconds) const {
     const auto slower = bytes_.upper_bound(seconds);
     return slower == bytes_.begin() ? std::numeric_limits<double>::infinity() : std::prev(slower)->second;
   }
-  /// Returns the time of the fastest; infinity if there is none.
+  /// Returns the time of the fastest plan; infinity if there is none.
   double fastest_s() const { return bytes_.empty() ? std::numeric_limits<double>::infinity() : bytes_.begin()->first; }
 
  private:
   std::map<double, double> bytes_;
 };
 
-// Lists schedules, and those that they choose among, that differ in what lane_bound_s and beside_s depend on.
+// Returns schedules, or their variants, that differ in the properties that lane_bound_s and beside_s depend on.
 std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedules) {
   std::vector<const Schedule*> found;
   const auto alike = [](const Schedule* a, const Schedule* b) {
@@ -134,7 +134,7 @@ std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedule
 
 using Clock = std::chrono::steady_clock;
 
-/// The shapes of a request, with plans that are made once, whichever walk asks for them.
+/// The shapes of a request. A plan is made once and shared by all walks.
 class ShapePlans {
  public:
   ShapePlans(const ShapeRequest& request, ShapeCandidates candidates)
@@ -169,8 +169,8 @@ class ShapePlans {
   std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
 };
 
-// Sorts schedules of iterations behind the others, and returns how many those are. Restricted orders are left out
-// beside the free one.
+// Sorts schedules of iterations behind the others and returns their number. If the free order is listed, restricted
+// orders are left out.
 size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
   const auto is_free = [](const Schedule* schedule) { return schedule->iteration == IterationOrder::any; };
   if (std::ranges::any_of(schedules, is_free))
@@ -180,9 +180,9 @@ size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
   return static_cast<size_t>(iterations - schedules.begin());
 }
 
-/// Goes through shapes by their lower bounds. Of all shapes it finds the whole front of time and memory; of those that
-/// a framework runs the preferred plan alone. Schedules of iterations follow the others: their plans take longer, so
-/// there is an answer before.
+/// Walks through shapes by their lower bounds. Over all shapes it finds the whole front of time and memory; for a
+/// framework it only finds the preferred plan. Schedules of iterations come last because their plans take longer to
+/// make, so an answer exists before.
 class ShapeWalk {
  public:
   ShapeWalk(ShapePlans& plans, std::vector<const Schedule*> schedules, const commands::Framework* framework)
@@ -203,8 +203,8 @@ class ShapeWalk {
     not_run_ = most_often_first(counts);
   }
 
-  /// Walks until the preferred plan is certain, or until `end` if there is a plan then; for slower plans that take less
-  /// memory it looks as long again, or for `least` if that is longer. Schedules of iterations follow the others.
+  /// Walks until the preferred plan is certain, or until `end` if a plan exists then. It searches as long again, or for
+  /// `least` if that is longer, for slower plans with less memory. Schedules of iterations come last.
   void run(Clock::time_point end, Clock::duration least) {
     const Clock::time_point start = Clock::now();
     if (others_ > 0) open_all();
@@ -246,7 +246,7 @@ class ShapeWalk {
   }
 
  private:
-  // `fastest_alone`: until no plan that is not made yet is clearly as fast as the fastest.
+  // `fastest_alone`: stops once no open plan can be as fast as the fastest, up to kEquallyFast.
   void decide(Clock::time_point end, bool fastest_alone) {
     while (!(shapes_.empty() && bounded_schedules_.empty())) {
       if (fastest_alone && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) break;
@@ -255,7 +255,7 @@ class ShapeWalk {
     }
   }
 
-  // Takes the least bound. A plan is made early now and then, so that there is an answer whenever the search stops.
+  // Takes the entry with the least bound. Some plans are made early, so that an answer exists if the search stops.
   void step() {
     const bool plans =
         shapes_.empty() || (!bounded_schedules_.empty() && (bounded_ >= bounded_before_plan_ ||
@@ -264,7 +264,7 @@ class ShapeWalk {
     const Open next = queue.top();
     queue.pop();
     Candidate& candidate = candidates_[next.candidate];
-    const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule
+    const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule of this shape
     if (beaten || is_ruled_out(next.bound_s, candidate.memory_bytes)) {
       candidate.comes_to(Fate::ruled_out);
     } else if (plans && !next.is_close) {
@@ -278,7 +278,7 @@ class ShapeWalk {
     }
   }
 
-  // Returns what no plan goes below that is not made yet; infinity if all are decided.
+  // Returns a lower bound on the seconds of all open plans; infinity if all are decided.
   double least_open_s() const {
     double least_s = kNone;
     for (const OpenQueue* queue : {&shapes_, &bounded_schedules_})
@@ -292,7 +292,7 @@ class ShapeWalk {
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
       const double in_plan_s = least_on_lanes_s(c, pricer);
       if (in_plan_s == kNone) continue;
-      // A schedule that chooses has beside its plan what its first variant has: so both terms have their own least.
+      // A schedule with variants does the same beside its plan as its first variant: both terms have their own least.
       double beside_plan_s = kNone;
       for (const Schedule* schedule : unlike_) try {
           const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
@@ -304,14 +304,14 @@ class ShapeWalk {
     }
   }
 
-  // Opens every shape on one stage under the schedules of iterations; all shapes, where there are no other schedules.
+  // Opens every shape of one stage under the schedules of iterations, or all shapes if there are no other schedules.
   void open_iterations() {
     for (size_t i = 0; i < candidates_.size(); ++i)
       if (others_ == 0 || candidates_[i].model.shape.parallel.pp == 1) bound(i, others_, schedules_.size());
   }
 
-  // Plans the shapes of several stages that are fastest under other schedules by those of iterations too, whose bound
-  // would leave too many of them open.
+  // Plans, by the schedules of iterations, the shapes of several stages that are fastest under other schedules. Their
+  // bound is too loose to decide the other shapes.
   void attempt_stages(Clock::time_point end) {
     if (others_ == 0) return;
     std::vector<std::pair<double, size_t>> fastest;
@@ -326,10 +326,10 @@ class ShapeWalk {
         plan({fastest[n].second, schedule, fastest[n].first});
   }
 
-  // Returns the least lane_bound_s. Shapes that differ in ZeRO and order alone follow each other and share it.
+  // Returns the least lane_bound_s. Shapes that differ only in ZeRO and order are adjacent and share it.
   double least_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
     ModelShape model = c.model;
-    model.shape.parallel.zero = 1;  // which lets most packings fit
+    model.shape.parallel.zero = 1;  // with which most packings fit
     model.order = PipelineOrder::one_f_one_b;
     for (const OnLanes& known : on_lanes_) {
       if (known.shape != model.shape || known.virtual_stages != model.virtual_stages) continue;
@@ -339,7 +339,7 @@ class ShapeWalk {
     }
     if (on_lanes_.size() > kStates) on_lanes_.clear();
     const DegreeChoice choice = choice_for(model);
-    ModelShape any_order = model;  // what holds for GPipe's order does for others
+    ModelShape any_order = model;  // a bound under GPipe's order is valid for the others
     any_order.order = PipelineOrder::gpipe;
     double least_s = kNone;
     for (const Schedule* schedule : unlike_) try {
@@ -351,7 +351,7 @@ class ShapeWalk {
     return least_s;
   }
 
-  // Bounds a shape under some schedules.
+  // Bounds a shape under the schedules [first, last).
   void bound(size_t candidate, size_t first, size_t last) {
     Candidate& c = candidates_[candidate];
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
@@ -367,7 +367,7 @@ class ShapeWalk {
       }
   }
 
-  // Bounds a shape's schedule by replays of its passes.
+  // Tightens the bound of a shape's schedule by replays of its passes.
   void bound_closely(Open open) {
     const Candidate& c = candidates_[open.candidate];
     const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
@@ -377,7 +377,7 @@ class ShapeWalk {
     try {
       const double in_plan_s = replayed_bound_s(schedule, pricer, chosen, choice_for(c.model), plans_.bound_shapes());
       open.bound_s = std::max(open.bound_s, in_plan_s + beside_s(schedule, pricer, c));
-    } catch (const BadInput&) {  // degrees that it does not have: its plan says so
+    } catch (const BadInput&) {  // it lacks such degrees, and its plan reports that
     }
     open.is_close = true;
     bounded_schedules_.push(open);
@@ -389,14 +389,14 @@ class ShapeWalk {
     return commands::within_memory(request_.degrees, request_.profile.memory_bytes, chosen);
   }
 
-  // Returns the seconds of what is in no plan.
+  // Returns the seconds of the work that is in no plan.
   double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
     const double head_s = head_seconds(schedule, pricer, c.model, request_.chosen.vocabulary);
     return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, head_s, {});
   }
 
-  // Returns whether some plan is to be preferred to any that takes so long, at least, and so much memory: it is as fast
-  // and takes less, or it takes as much and is clearly faster. Of a framework nothing slower is looked for.
+  // Returns whether some plan is preferred to all that take at least `bound_s` and `memory_bytes`: as fast with less
+  // memory, or clearly faster with no more. For a framework, a clearly faster plan is enough.
   bool is_ruled_out(double bound_s, double memory_bytes) const {
     const double clearly_faster_s = bound_s / (1 + kEquallyFast);
     return front_.least_bytes(bound_s) < memory_bytes || front_.least_bytes(clearly_faster_s) <= memory_bytes ||
@@ -416,7 +416,7 @@ class ShapeWalk {
     c.comes_to(Fate::planned);
   }
 
-  // Decides what is left open, and what no plan goes below.
+  // Decides the open entries, and sets the lower bound on all plans.
   void settle() {
     at_least_s_ = least_open_s();
     for (OpenQueue* queue : {&shapes_, &bounded_schedules_}) {
@@ -435,7 +435,7 @@ class ShapeWalk {
     return preferred(costs);
   }
 
-  // Returns why shapes were refused under every schedule.
+  // Returns why shapes were refused under every schedule, with counts.
   Reasons refusals() const {
     std::map<Refusal, int> counts;
     for (const Candidate& c : candidates_)
@@ -455,13 +455,13 @@ class ShapeWalk {
     found.refusals = refusals();
   }
 
-  // Lists the preferred plan, then the others by time: of each shape the fastest one, and whatever is on the front.
+  // Lists the preferred plan, then the others by time: the fastest of each shape, and all plans on the front.
   void show(size_t preferred, FoundShapes& found) {
     std::vector<size_t> order(planned_.size());
     std::iota(order.begin(), order.end(), 0);
     const auto memory = [&](size_t i) { return planned_[i].shape.best.memory_bytes; };
     std::ranges::stable_sort(order, {}, [&](size_t i) { return planned_[i].total_s(); });
-    for (auto first = order.begin(); first != order.end();) {  // of those that take equally long the least memory first
+    for (auto first = order.begin(); first != order.end();) {  // of equal times, the least memory comes first
       const auto last = std::find_if(
           first, order.end(), [&](size_t i) { return !same_time(planned_[i].total_s(), planned_[*first].total_s()); });
       std::stable_sort(first, last, [&](size_t a, size_t b) { return memory(a) < memory(b); });
@@ -487,10 +487,10 @@ class ShapeWalk {
   ShapePlans& plans_;
   const ShapeRequest& request_;
   std::vector<const Schedule*> schedules_;
-  const size_t others_;  // schedules that order no iterations: those that do follow once these are decided
+  const size_t others_;  // number of schedules that order no iterations; the others follow once these are decided
   const std::vector<const Schedule*> unlike_;
-  const commands::Framework* framework_;  // null: any
-  Reasons not_run_;                       // by the framework
+  const commands::Framework* framework_;  // null: any framework
+  Reasons not_run_;                       // reasons why the framework does not run shapes
   std::vector<Candidate> candidates_;
   OpenQueue shapes_, bounded_schedules_;
   std::vector<OnLanes> on_lanes_;
@@ -501,7 +501,7 @@ class ShapeWalk {
   std::optional<int> staged_iterations_;
 };
 
-// Refuses what no group size changes, before shapes are counted.
+// Throws for missing prices that are the same under all groups, before shapes are counted.
 void check_prices(const ShapeRequest& request) {
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   if (const int64_t vocabulary = request.chosen.vocabulary; vocabulary > 0)
@@ -523,8 +523,8 @@ void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
                        human_bytes(request.profile.memory_bytes.value_or(0)));
 }
 
-// Returns whether all schedules whose plans `wave` may take have rows of their own, but those that order iterations,
-// whose plans are among its own orders.
+// Returns whether all schedules whose plans `wave` may take are ranked themselves. Those that order iterations do not
+// count, because their plans are among the orders of `wave`.
 bool asks_for_rivals(const std::vector<const Schedule*>& schedules) {
   return std::ranges::all_of(rivals_of_wave(), [&](const Schedule* rival) {
     return rival->orders_iterations() || std::ranges::find(schedules, rival) != schedules.end();
@@ -607,7 +607,7 @@ namespace {
 
 constexpr int64_t kLeastContext = 4096;  // tokens of a sample on a rank of a searched CP group
 
-/// What a rank keeps.
+/// The states that a rank keeps in memory.
 struct KeptStates {
   int zero;
   Recompute recompute;
@@ -624,8 +624,8 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
-// Lists what a rank may keep where no flag says it. ZeRO 1 shares the optimizer's step out and gathers weights; scores,
-// or whole forwards, are computed again in every pass.
+// Returns the choices of what a rank keeps that flags leave open. ZeRO 1 shards the optimizer's step and gathers
+// weights; recomputation repeats the scores, or whole forwards, in every pass.
 std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
   const std::vector<int> zeros = request.fixed.zero ? std::vector<int>{p.zero} : std::vector<int>{0, 1};
@@ -648,7 +648,7 @@ class Enumeration {
   }
 
  private:
-  // Enumerates groups first, then how the global batch is cut among replicas and into micro-batches.
+  // Enumerates the groups, and for each how the global batch is cut among replicas and into micro-batches.
   void enumerate() {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
@@ -680,7 +680,7 @@ class Enumeration {
               }
   }
 
-  // Lists over how many ranks samples may be spread: those that leave each kLeastContext tokens of a sample.
+  // Returns the CP sizes to try: those that leave each rank at least kLeastContext tokens of a sample.
   std::vector<int64_t> context_choices(int64_t ranks) const {
     std::vector<int64_t> sizes = choices(request_.fixed.cp, ranks);
     if (request_.fixed.cp) return sizes;
@@ -710,8 +710,8 @@ class Enumeration {
     }
   }
 
-  // Lists how many chunks of layers a stage may have: one, unless a number is asked for that the interleaved order can
-  // run.
+  // Returns the numbers of model chunks (virtual stages) of a stage: one, unless a number is requested that the
+  // interleaved order can run.
   std::vector<int> virtual_stages(const ModelShape& model) const {
     const int stages = model.shape.parallel.pp, asked = model.virtual_stages;
     if (stages == 1 || !request_.fixed_virtual_stages || asked == 1) return {1};
@@ -726,7 +726,7 @@ class Enumeration {
     ModelShape& model = *found;
     const bool shards = model.shape.parallel.replicas() > 1 || model.shape.parallel.edp > 1;
     for (const auto& [zero, recompute] : states_) {
-      if (zero > 0 && !shards && !request_.fixed.zero) continue;  // the same as without
+      if (zero > 0 && !shards && !request_.fixed.zero) continue;  // equals no sharding
       model.shape.parallel.zero = zero;
       model.shape.parallel.recompute = recompute;
       if (request_.framework != nullptr)
@@ -772,12 +772,12 @@ ShapeCandidates shape_candidates(const ShapeRequest& request) { return Enumerati
 
 namespace {
 
-/// A bound on the time of a model under a schedule that neither chooses nor packs.
+/// A lower bound on the time of a model under a schedule that has no variants and does not pack experts.
 using PlainBound = std::function<double(const Schedule&, const LayerPricer&, const ModelShape&)>;
 
-// Returns the least bound of what the schedule chooses among: variants, packings of experts that fit, and the rivals
-// whose plans `wave` may take. One that orders whole iterations has a bound of its own, since no pass waits for the one
-// before.
+// Returns the least bound over the options of a schedule: variants, packings of experts that fit, and the rivals whose
+// plans `wave` may take. A schedule that orders whole iterations has a bound of its own, because its passes do not wait
+// for the previous one.
 double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                 const DegreeChoice& choice, const PlainBound& bound) {
   if (schedule.orders_iterations()) {
@@ -792,7 +792,7 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
     double rivals_s = least_s;
     for (const Schedule* rival : rivals_of_wave()) try {
         rivals_s = std::min(rivals_s, least_of(*rival, pricer, model, choice, bound));
-      } catch (const BadInput&) {  // no price, or degrees that it does not have: it is none
+      } catch (const BadInput&) {  // a missing price or degree, so this option is not available
       }
     return rivals_s;
   }
@@ -834,7 +834,7 @@ double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const c
 
 double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes) {
-  if (one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees pad rows
+  if (one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees change the padding of rows
   return least_of(schedule, pricer, chosen.model, choice,
                   [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
                     DegreeChoice fixed = within_rows(choice, of);

@@ -1,5 +1,5 @@
 #pragma once
-// Which parallel shape trains a layer or model fastest on a cluster, at a fixed global batch: groups, stages,
+// The search for the fastest parallel shape of a layer or model on a cluster at a fixed global batch: groups, stages,
 // micro-batches and their order, placement, schedule and degrees together.
 #include <chrono>
 #include <limits>
@@ -15,15 +15,15 @@
 
 namespace moe::tuner {
 
-/// A shape that was planned, under one schedule.
+/// A shape that was planned under one schedule.
 struct RankedShape {
   ModelShape model;
   RankedSchedule best;
-  bool pareto = false;  // no plan is as fast and takes less memory
+  bool pareto = false;  // no other plan is as fast with less memory
   double total_s() const { return best.total_s(); }
 };
 
-/// What one framework runs best.
+/// The best plans of one framework.
 struct FrameworkPlans {
   const commands::Framework* framework = nullptr;
   std::vector<RankedShape> rows = {};   // the preferred one first; of a search no other
@@ -34,70 +34,70 @@ struct FrameworkPlans {
 
 struct FoundShapes {
   int64_t global_batch = 0;              // samples
-  std::vector<std::string> pinned = {};  // what was not searched: flags, or "groups (--shape auto searches them)"
-  /// The preferred plan, then others by time: of each planned shape the fastest, and all that are on the front.
+  std::vector<std::string> pinned = {};  // flags that restrict the search, or "groups (--shape auto searches them)"
+  /// The preferred plan, then the others by time: the fastest of each planned shape, and all plans on the front.
   std::vector<RankedShape> ranked;
-  std::optional<RankedShape> fastest = {};         // if the preferred plan is not: by kEquallyFast at most
-  int shapes = 0;                                  // that divide
-  int too_large = 0;                               // for a rank's memory, under every schedule
-  int refused = 0;                                 // by every schedule, or for want of a price
-  int unpriced = 0;                                // of these, the ones that want a price under some schedule
-  std::vector<FrameworkPlans> of_frameworks = {};  // that were asked for, but those that run all
-  /// Why shapes were refused, and for how many shapes some schedule was refused for that reason, the most first.
+  std::optional<RankedShape> fastest = {};         // unless it is the preferred plan; faster by kEquallyFast at most
+  int shapes = 0;                                  // shapes that divide layers, ranks and samples
+  int too_large = 0;                               // shapes that exceed a rank's memory under every schedule
+  int refused = 0;                                 // shapes that every schedule refuses, or that lack a price
+  int unpriced = 0;                                // refused shapes that lack a price under some schedule
+  std::vector<FrameworkPlans> of_frameworks = {};  // requested frameworks, except those that run everything
+  /// Why shapes were refused: each reason with the number of shapes that have it, the most frequent first.
   std::vector<std::pair<Refusal, int>> refusals = {};
-  int ruled_out = 0;      // by their bound: slower than one that takes as little memory
-  int not_reached = 0;    // in the time
-  double at_least_s = 0;  // no plan takes less; the fastest one's time, if all were compared
-  /// Counts shapes of several stages that were planned by schedules of iterations too: the fastest under the others.
-  /// None: the search has no such shapes or schedules. `at_least_s` does not cover the rest.
+  int ruled_out = 0;      // shapes ruled out by their bound: slower than a plan with no more memory
+  int not_reached = 0;    // shapes that were not reached in the time
+  double at_least_s = 0;  // lower bound on the seconds of all plans; the fastest plan's time if all were compared
+  /// Number of shapes of several stages that were also planned by schedules of iterations: the fastest under the
+  /// others. None if the search has no such shapes or schedules. `at_least_s` does not cover the remaining ones.
   std::optional<int> staged_iterations = {};
-  std::chrono::steady_clock::time_point due = {};  // when the answer of which it is a part is to be ready
+  std::chrono::steady_clock::time_point due = {};  // deadline of the answer that the search is a part of
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
 
 struct ShapeRequest {
-  const commands::ChosenModel& chosen;  // layers, ranks; its groups, batch and micro-batches are those to choose
-  int64_t global_batch = 1;             // samples of all replicas and micro-batches
+  const commands::ChosenModel& chosen;  // layers and ranks; its groups, batch and micro-batches are searched
+  int64_t global_batch = 1;             // samples over all replicas and micro-batches
   const Profile& profile;
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
-  commands::LayerFlags fixed = {};  // groups that were asked for, and placement
-  bool fixed_batch = false;         // of a micro-batch
-  bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // as are these
+  commands::LayerFlags fixed = {};  // requested groups and placement
+  bool fixed_batch = false;         // the batch of a micro-batch is fixed
+  bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // these are fixed, too
   PricingOptions pricing = {true, "--nearest"};
-  const commands::Framework* framework = nullptr;        // whose shapes alone are searched; null: any
-  std::span<const commands::Framework> frameworks = {};  // whose own best plans are found too
-  std::string_view flag = "--shape";                     // that asked for the search, for errors
-  /// Seconds after which the answer is to be ready, the ranking of the best shape's schedules too: the search stops
-  /// before, and the best so far is the answer.
+  const commands::Framework* framework = nullptr;        // the framework whose shapes are searched; null: any
+  std::span<const commands::Framework> frameworks = {};  // frameworks whose own best plans are searched too
+  std::string_view flag = "--shape";                     // the flag that requested the search, for errors
+  /// Seconds until the answer, including the ranking of the best shape's schedules. The search stops before that and
+  /// returns the best plan so far.
   double seconds = 60;
 };
 
 /// Goes through all shapes by their lower bounds, the least first: groups, how the batch is cut, and what a rank keeps
-/// (ZeRO 0 or 1, what it computes again), as far as no flag says it. One whose bound is above the time of a plan that
-/// takes no more memory is not planned: so what is left holds the preferred plan, the fastest, and the fastest within
-/// any memory. Groups of a size that the profile has no row for are priced by the nearest size's row. Throws
-/// Unsupported where no shape can be planned.
+/// (ZeRO 0 or 1, recomputation), unless flags fix them. A shape is not planned if its bound exceeds the time of a plan
+/// that takes no more memory, so the result includes the preferred plan, the fastest, and the fastest within any
+/// memory. Groups whose size has no row in the profile are priced by the row of the nearest size. Throws Unsupported if
+/// no shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
 /// Returns "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
 std::string describe_shape(const ModelShape& model);
 
-/// Returns what the search found: counts, reasons, and a table of the fastest shapes and of those that need less
+/// Returns the result of the search: counts, reasons, and a table of the fastest shapes and of those with less
 /// memory.
 std::string text_of(const FoundShapes& found, int top);
-/// Returns the same in few lines, or, where `tight`, in five: the shape, what was left out, the next one, the front.
+/// Returns the same in few lines (five if `tight`): the shape, what was left out, the next shape, the front.
 std::string brief_text_of(const FoundShapes& found, bool tight);
 Json json_of(const FoundShapes& found);
 /// Returns groups, placement, what ranks keep, and how samples are cut into micro-batches.
 Json shape_json(const ModelShape& model);
 
-// The shapes that a search for the parallel shape goes through.
+// The candidates of the search for the parallel shape.
 
 /// Groups, how the global batch is cut, and what a rank keeps.
 struct ShapeCandidate {
   ModelShape model;
-  double memory_bytes = 0;  // of a rank, at least
+  double memory_bytes = 0;  // lower bound of a rank's memory
 };
 
 struct ShapeCandidates {
@@ -109,26 +109,26 @@ struct ShapeCandidates {
   double least_bytes = std::numeric_limits<double>::infinity();  // that a shape needs, also one that is too large
 };
 
-/// Returns every shape that divides layers, ranks and samples; what a flag says is the same in all of them.
+/// Returns all shapes that divide layers, ranks and samples and agree with the flags.
 ShapeCandidates shape_candidates(const ShapeRequest& request);
 
-/// Returns the model with its groups completed and the ends of its stages; nothing if its layers do not divide.
+/// Returns the model with complete groups and the ends of its stages; none if its layers do not divide.
 std::optional<ModelShape> divided(ModelShape model, const commands::ChosenModel& chosen);
 
-// What no plan of a shape under a schedule can beat.
+// Lower bounds on the plans of a shape under a schedule.
 
-/// Returns the seconds that the busiest lane of the first or the last stage works at least, whatever the schedule
-/// chooses of what `choice` lets fit: variants, how many experts a device holds. Before the last stage's first pass
-/// lies a forward through a chunk of each other, behind its last one a backward. It is known much sooner than
-/// plan_bound_s. `shapes` keeps what bounds of many models share.
+/// Returns a lower bound on the seconds of a step: the work of the busiest lane of the first or the last stage, over
+/// all choices of the schedule that `choice` lets fit (variants, experts per device). Before the last stage's first
+/// pass, each other stage runs the forward of a chunk, and after its last pass a backward. It is computed much faster
+/// than plan_bound_s. `shapes` keeps data that bounds of many models share.
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns the seconds that no plan of `chosen` beats, whatever the schedule chooses likewise.
+/// Returns a lower bound on the seconds of all plans of `chosen`, over the same choices of the schedule.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns the same from replays of single passes, closer and later; 0 where it has nothing to say.
+/// Returns a tighter lower bound from replays of single passes, which takes longer; 0 if none is known.
 double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes);
 

@@ -14,8 +14,8 @@
 namespace moe::tuner {
 namespace {
 
-// Returns the selection with groups that any layer has; the search keeps the groups that flags ask for, and says what
-// does not divide.
+// Returns the selection with groups that suit every layer. The search keeps the requested groups, and reports what does
+// not divide.
 commands::Selection in_no_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
@@ -23,8 +23,8 @@ commands::Selection in_no_groups(commands::Selection selection) {
   return selection;
 }
 
-// Returns how many replicas the default groups have. Where these groups do not divide the layer, each node has one, as
-// MP is of a node; on one node, without MP, each rank has one.
+// Returns the number of replicas in the default groups. If these groups do not divide the layer, each node is a
+// replica, as MP spans a node; on a single node, without MP, each rank is one.
 int default_replicas(const TuneOptions& options, commands::Selection selection, const Profile& cluster) {
   commands::LayerFlags& l = selection.layer;
   l.dp = l.cp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
@@ -35,8 +35,8 @@ int default_replicas(const TuneOptions& options, commands::Selection selection, 
   }
 }
 
-// Returns the flag's batch, or the user's, or the batch as it is without a search: the layer's on each replica asked
-// for, or of the default groups.
+// Returns the flag's batch, else the user's, else the batch without a search: the layer's batch times the
+// micro-batches, on each requested replica or on those of the default groups.
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer,
                      const std::optional<OwnLayout>& own) {
   if (options.global_batch) return *options.global_batch;
@@ -46,7 +46,7 @@ int64_t global_batch(const TuneOptions& options, const Profile& cluster, const L
   return layer.batch * replicas * options.model.micro_batches.value_or(1);
 }
 
-// Refuses a batch that what is given does not divide.
+// Refuses a global batch that the given replicas, micro-batches and samples do not divide.
 void check_global_batch(const TuneOptions& options, const std::optional<int>& replicas) {
   if (!options.global_batch) return;
   int64_t samples = 1;
@@ -63,7 +63,7 @@ void check_global_batch(const TuneOptions& options, const std::optional<int>& re
                     *options.global_batch, samples, parts);
 }
 
-// Lists the flags that a search keeps to, and the groups where it does not search them.
+// Returns the flags that a search has to keep, and the groups if it does not search them.
 std::vector<std::string> pinned_by(const TuneOptions& options) {
   const commands::LayerFlags& l = options.selection.layer;
   std::vector<std::string> pinned;
@@ -92,7 +92,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   return pinned;
 }
 
-// Returns the flags with all groups as the model has them.
+// Returns the flags with all groups set to the model's.
 commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
   flags.dp = p.dp, flags.cp = p.cp, flags.mp = p.mp, flags.ep = p.ep, flags.esp = p.esp, flags.pp = p.pp;
   flags.placement = placement_name(p);
@@ -133,7 +133,7 @@ commands::ModelFlags model_flags(const TuneOptions& options) {
   return flags;
 }
 
-// Returns the model that flags say; of a framework under the order that all of them run.
+// Returns the model that the flags describe; for a framework, under the order that all frameworks run.
 commands::ChosenModel given_model(const TuneOptions& options, const Profile& cluster) {
   commands::ChosenModel chosen = commands::chosen_model(model_flags(options), options.selection, cluster);
   const commands::Framework* framework = framework_of(options);
@@ -142,7 +142,7 @@ commands::ChosenModel given_model(const TuneOptions& options, const Profile& clu
   return chosen;
 }
 
-// Throws where the framework asked for refuses the shape.
+// Throws if the requested framework refuses the shape.
 void require_runnable(const TuneOptions& options, const ModelShape& model) {
   const commands::Framework* framework = framework_of(options);
   if (framework == nullptr) return;
@@ -151,7 +151,7 @@ void require_runnable(const TuneOptions& options, const ModelShape& model) {
                        framework->key, fmt::join(refusals, "; "));
 }
 
-// Returns the model that flags say, whose micro-batches are yet to be found: of their order nothing is checked.
+// Returns the flags' model without a pipeline order, whose check needs the number of micro-batches, unknown so far.
 commands::ChosenModel model_of_no_order(const TuneOptions& options, const commands::Selection& selection,
                                         const Profile& cluster) {
   commands::ModelFlags flags = model_flags(options);
@@ -160,7 +160,7 @@ commands::ChosenModel model_of_no_order(const TuneOptions& options, const comman
   return commands::chosen_model(flags, selection, cluster);
 }
 
-// Returns the model of a search.
+// Returns the model whose shape is to be searched.
 commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
   commands::ChosenModel chosen =
       model_of_no_order(options, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
@@ -169,13 +169,13 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
   return chosen;
 }
 
-// These list the flags that a layout's words may say.
+// These return the flags that a layout's words can set.
 auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.cp, l.mp, l.ep, l.esp, l.pp, l.placement); }
 auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
   return std::tie(l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
-// Sets the flags that `from` says, and where not `over_given` only those that are not set.
+// Sets the flags that `from` sets; unless `over_given`, only those that are not set yet.
 template <class... Flag>
 void set_said(std::tuple<Flag&...> flags, const std::tuple<Flag&...>& from, bool over_given) {
   const auto set = [&](auto& flag, const auto& said) {
@@ -193,7 +193,7 @@ void require_samples(const ModelShape& own, int64_t samples) {
                     own.shape.parallel.dp, found, samples);
 }
 
-// Sets the number of micro-batches that the global batch comes to.
+// Sets the number of micro-batches that gives this global batch.
 void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& cluster) {
   const ModelShape model = model_of_no_order(options, options.selection, cluster).model;
   const int64_t at_once = samples_of(model);
@@ -202,7 +202,7 @@ void set_micro_batches(int64_t samples, TuneOptions& options, const Profile& clu
   options.model.micro_batches = static_cast<int>(samples / at_once);
 }
 
-// Sets the samples of a micro-batch that the global batch comes to.
+// Sets the samples of a micro-batch that give this global batch.
 void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
   const ModelShape model = model_of_no_order(options, options.selection, cluster).model;
   const int64_t parts = int64_t{model.shape.parallel.dp} * model.whole_micro_batches();
@@ -212,7 +212,7 @@ void set_batch(int64_t samples, TuneOptions& options, const Profile& cluster) {
   options.selection.layer.fields.set(&LayerShape::batch, samples / parts);
 }
 
-// Refuses a file that starts another number of ranks than there are.
+// Refuses a file that starts a different number of ranks than the cluster has.
 void require_ranks(const commands::LayoutFile& file, const Profile& cluster) {
   if (!file.nodes && !file.ranks_per_node) return;
   const int64_t per_node = file.ranks_per_node.value_or(cluster.ranks_per_node);
@@ -223,7 +223,7 @@ void require_ranks(const commands::LayoutFile& file, const Profile& cluster) {
                     counted(static_cast<size_t>(cluster.nodes), "node"), cluster.ranks_per_node);
 }
 
-/// The user's layout, and the flags for the answer, to which it adds what neither flags say nor a search decides.
+/// The user's layout, and the flags for the answer, completed by the layout where neither flags nor a search decide.
 struct OwnFlags {
   std::optional<OwnLayout> layout;
   TuneOptions others;
@@ -287,7 +287,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   return found;
 }
 
-// Returns whether a schedule restricts the order of iterations as no framework does: simulate compares it.
+// Returns whether a schedule restricts the order of iterations in a way that no framework does; `simulate` compares it.
 bool is_of_others_alone(const Schedule* schedule) {
   if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
   return std::ranges::none_of(commands::frameworks(),

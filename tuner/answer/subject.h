@@ -14,18 +14,18 @@ namespace moe::tuner {
 
 struct Subject {
   commands::ChosenModel chosen;
-  std::string name;                        // in records: the model's, or the layer's shape
-  std::vector<std::string> files;          // that it was read from
-  std::optional<FoundShapes> shapes = {};  // of a search; the model has the preferred one
-  /// What a model's ranks keep where no flag says it, as flags: "--zero 1", "--recompute selective". Empty: flags say
-  /// it, a search decides it, or nothing is known of the ranks' memory.
+  std::string name;                        // name in records: the model's, or the layer's shape
+  std::vector<std::string> files;          // the files that it was read from
+  std::optional<FoundShapes> shapes = {};  // result of the search; the model has the preferred shape
+  /// Flags for what a model's ranks keep if the user left it open: "--zero 1", "--recompute selective". Empty if flags
+  /// or a search decide it, or if the ranks' memory is unknown.
   std::vector<std::string> defaults = {};
   std::optional<OwnLayout> own = {};  // of the user, with as many samples as the model
   TuneOptions options = {};           // those that were given, with what the user's layout says beside them
 };
 /// Returns the samples of a step over all replicas.
 int64_t samples_of(const ModelShape& model);
-/// Throws BadInput naming the flag, and Unsupported where a search finds no shape.
+/// Throws BadInput naming the flag, and Unsupported if a search finds no shape.
 Subject subject_of(const TuneOptions& options, const Profile& cluster);
 
 /// Sets what a training keeps where no flag says it, of a model on ranks of known memory: Adam's states shared out, no
@@ -37,7 +37,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
 /// are all that the model may have. Throws BadInput where the framework runs none of them.
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen);
 
-/// Returns the framework asked for; null: none.
+/// Returns the requested framework; null if none is.
 const commands::Framework* framework_of(const TuneOptions& options);
 
 /// Returns by whose rules the answer counts memory: the framework's, else those of the user's own file, else moetune's.

@@ -12,7 +12,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
-constexpr double kMostOpsS = 10;  // of operations that nothing paces
+constexpr double kMostOpsS = 10;  // longest time for operations that nothing paces
 
 }  // namespace
 

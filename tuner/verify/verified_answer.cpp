@@ -25,10 +25,10 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kBest = 2;           // of the ranking, that are run
-constexpr double kMostRunS = 40;      // of all runs together: a deeper model is cut
-constexpr int kOtherPasses = 3;       // that a run takes beside the timed ones
-constexpr double kMemoryShare = 0.5;  // of what is free, that the ranks on this machine may take
+constexpr size_t kBest = 2;           // schedules of the ranking that are run
+constexpr double kMostRunS = 40;      // longest time of all runs together; a deeper model is cut
+constexpr int kOtherPasses = 3;       // passes of a run beside the timed ones
+constexpr double kMemoryShare = 0.5;  // share of the free memory that the ranks on this machine may use
 
 class VerifiedAnswer {
  public:
@@ -63,7 +63,7 @@ class VerifiedAnswer {
     append_ranking(writer_, answer, options_.selection.degrees);
     try_out(answer);
     answer.prices_slowdown = cores.over(*target_.ranks.cores);
-    answer.neighbours = neighbours_of(options_, answer);  // runs may change what is recommended
+    answer.neighbours = neighbours_of(options_, answer);  // runs may change the recommendation
     if (answer.own != nullptr) answer.walk = walk_of(options_, answer);
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
@@ -103,9 +103,9 @@ class VerifiedAnswer {
                        target_.emulated ? "emulated by " + measure::proxy_ranks() : c.source);
   }
 
-  // Throws, before anything is measured, where nothing can run; an emulated cluster runs a proxy, so plans are enough.
+  // Throws, before any measurement, if nothing can run. An emulated cluster runs a proxy, so plans are enough.
   void require_runs() const {
-    if (target_.emulated)  // what its profile can't price can't be fitted from it either
+    if (target_.emulated)  // its fit cannot have prices that its profile lacks
       return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
     const bool scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
@@ -119,7 +119,7 @@ class VerifiedAnswer {
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
   double ranks_here() const { return static_cast<double>(commands::sharers(target_.ranks, ranks())); }
 
-  // Returns how much of the free memory may be used; infinity for ranks on GPUs, which are not asked here.
+  // Returns how much of the free memory may be used; infinity for ranks on GPUs, whose memory is not checked here.
   static double free_bytes_of(const commands::Target& target) {
     if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
     return kMemoryShare * commands::free_bytes(target.ranks);
@@ -134,15 +134,15 @@ class VerifiedAnswer {
     job.model = model();
     job.model.layers = layers;
     job.model.step = {.planned = true};
-    add_end_tasks(job.model, 0);  // layers alone run
+    add_end_tasks(job.model, 0);  // only the layers run
     Rounding& rounding = job.model.shape.rounding;
-    if (rounding == Rounding::exact) rounding = Rounding::ragged;  // it has no such rows
+    if (rounding == Rounding::exact) rounding = Rounding::ragged;  // exact rounding has no rows to run
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
     return job;
   }
 
-  // Returns the schedules to run: the best of the ranking that take different times, the baselines, or all.
+  // Returns the schedules to run: the best ones of the ranking with different times and the baselines, or all.
   std::vector<const Schedule*> tried(const Answer& answer) const {
     std::vector<const Schedule*> chosen;
     double last_s = 0;
@@ -157,11 +157,11 @@ class VerifiedAnswer {
     return chosen;
   }
 
-  // Returns how many layers of the model are run, one with experts among them: all, or as many as there is time and
-  // memory for.
+  // Returns how many layers of the model run: all, or as many as time and memory allow. At least one of them has
+  // experts.
   int layers_to_run(const commands::LayerJob& whole) const {
     const int chunks = model().split().chunks();
-    const auto half = [&](int layers) {  // a chunk of virtual stages has as many layers as the others
+    const auto half = [&](int layers) {  // all chunks of virtual stages have equally many layers
       return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
     };
     commands::LayerJob job = whole;
@@ -184,7 +184,7 @@ class VerifiedAnswer {
     return pass_s(job) * (job.settings.iterations + kOtherPasses);
   }
 
-  // Returns the predicted seconds of one pass of every schedule.
+  // Returns the predicted seconds of one pass of all schedules together.
   static double pass_s(const commands::LayerJob& job) {
     double seconds = 0;
     for (const Schedule* schedule : job.schedules) {

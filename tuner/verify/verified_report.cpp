@@ -22,7 +22,7 @@
 namespace moe::tuner {
 namespace {
 
-// Returns the mean, and over how many layers it is if that is fewer than ran.
+// Returns the mean, with the number of layers that it covers if that is fewer than ran.
 std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
   if (measured.layers == 0) return "-";
   return fmt::format("{:.3f}x{}", measured.measured,
@@ -73,7 +73,7 @@ std::string left_out_text(const RunFigures& figures) {
   return text;
 }
 
-// Names the rows whose fit is marked, and counts the layers that they price.
+// Names the rows with a marked fit, and counts the layers that they price.
 std::string weak_text(const VerifiedResults& results) {
   std::string text;
   for (const auto& [row, layers] : commands::layers_by_weak_row(results.rows))
@@ -81,14 +81,14 @@ std::string weak_text(const VerifiedResults& results) {
   return text.empty() ? text : text + '\n';
 }
 
-// Returns the share that the first kinds don't carry.
+// Returns the share of the error that the first `named` kinds do not explain.
 double rest_of(const ErrorParts& parts, size_t named) {
   double rest = parts.rest;
   for (size_t i = named; i < parts.kinds.size(); ++i) rest += parts.kinds[i].second;
   return rest;
 }
 
-// Returns which tasks carry the error, and what it means for the choice.
+// Returns which tasks cause the error, and its meaning for the choice.
 std::string error_text(const RunFigures& figures) {
   constexpr size_t kNamed = 3;
   const ErrorParts& parts = figures.errors;
@@ -269,7 +269,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
 
 namespace {
 
-constexpr double kFewestSound = 0.5;  // of all runs, that figures may be made of
+constexpr double kFewestSound = 0.5;  // least share of sound runs for figures that are not doubtful
 constexpr size_t kLongestReason = 120;
 
 // Returns the layer's sound runs of schedules, without tried degrees.
@@ -286,7 +286,7 @@ const CaseRecord* sound_run(const commands::LayerOutcome& outcome, std::string_v
   return nullptr;
 }
 
-// Returns the median over every other pass, from `first` on.
+// Returns the median over every other pass, starting at `first`.
 double median_of_half(const CaseRecord& record, size_t first) {
   const std::vector<double> passes = passes_s(record);
   std::vector<double> half;
@@ -432,7 +432,7 @@ RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes) {
   RunTime time;
   double longest_s = 0;
   for (const commands::LayerOutcome& layer : outcomes) {
-    const CaseRecord* any = nullptr;  // each run's record has the layer's times
+    const CaseRecord* any = nullptr;  // any run: each run's record has the layer's times
     for (const CaseRecord* r : runs_of(layer)) {
       if (!r->summary.has("timed_wall_s")) continue;
       any = r;

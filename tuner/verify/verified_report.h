@@ -1,5 +1,5 @@
 #pragma once
-// What a whole `tune` found, as text and as JSON.
+// The results of a whole `tune`, as text and as JSON.
 #include <map>
 #include <string>
 #include <string_view>
@@ -12,86 +12,86 @@
 
 namespace moe::tuner {
 
-// How the measured times of a grid's layers compare with the predicted ones, and the schedules with each other. Every
-// figure is of sound runs alone (ran_well).
+// How the measured times of a grid's layers agree with the predicted ones, and how the schedules compare. All figures
+// only use sound runs (ran_well).
 
-inline constexpr double kClearDifference = 0.02;  // predictions closer than this don't fix a ranking
+inline constexpr double kClearDifference = 0.02;  // predictions closer than this do not determine a ranking
 
-/// Returns the records of all runs, tried degrees too.
+/// Returns the records of all runs, including those of tried degrees.
 std::vector<const CaseRecord*> runs_of(const commands::LayerOutcome& outcome);
 std::vector<const CaseRecord*> runs_of(const std::vector<commands::LayerOutcome>& outcomes);
 
-/// Sums up one schedule over the layers on which both it and tutel ran well.
+/// The results of one schedule over the layers on which both it and tutel ran well.
 struct MeasuredSchedule {
   int layers = 0;
-  double measured = 0, predicted = 0;  // mean over them of tutel's forward + backward over its own; 0: no layer
-  int apart = 0;                       // of them ran with r_f != r_b
+  double measured = 0, predicted = 0;  // mean over the layers of tutel's forward + backward over its own; 0: no layer
+  int apart = 0;                       // layers that ran with r_f != r_b
 };
 MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& outcomes, std::string_view schedule);
 
-/// Counts layers by the degrees that are best of those tried: forward and backward are timed apart, so a layer's best
-/// pair is the best of each.
+/// Numbers of layers by the best of the tried degrees. Forward and backward are timed separately, so a layer's best
+/// pair combines the best of each.
 struct BestDegrees {
-  int layers = 0;              // on which every tried degree ran well
-  int apart = 0;               // best r_f != best r_b
-  int apart_by_1_percent = 0;  // and the best equal degrees take more than 1 % longer, forward + backward
+  int layers = 0;              // layers on which every tried degree ran well
+  int apart = 0;               // layers with best r_f != best r_b
+  int apart_by_1_percent = 0;  // of these: best equal degrees take more than 1 % longer, forward + backward
 };
 enum class Times : uint8_t { measured, predicted };
 BestDegrees best_degrees(const std::vector<commands::LayerOutcome>& outcomes, Times times);
 
-/// Counts pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
+/// Numbers of pairs of schedules of one layer, over all layers, whose predictions differ by more than kClearDifference.
 struct Ranking {
   int pairs = 0, agree = 0;
-  double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's
+  double tau() const { return pairs > 0 ? (2.0 * agree - pairs) / pairs : 0; }  // Kendall's tau
 };
 Ranking ranking(const std::vector<commands::LayerOutcome>& outcomes);
 
 struct Agreement {
   double median_error = 0, worst_error = 0;        // |measured / predicted - 1|
-  double median_overruns = 0, worst_overruns = 0;  // of a run: share of its tasks
+  double median_overruns = 0, worst_overruns = 0;  // share of a run's tasks
   int on_slow_cores = 0;                           // sound runs on slow cores (kSlowCores)
-  double worst_slowdown = 1;                       // of a sound run's cores
-  double fast_median = 0, fast_worst = 0;          // the errors of sound runs on other cores
-  int sound = 0;                                   // runs that these are of
-  int runs = 0;                                    // all that were to run, without what is unsupported
+  double worst_slowdown = 1;                       // slowdown of a sound run's cores
+  double fast_median = 0, fast_worst = 0;          // errors of sound runs on other cores
+  int sound = 0;                                   // runs that these figures cover
+  int runs = 0;                                    // runs that should have run, without unsupported ones
 };
 
-/// By how much runs took longer than predicted, as a share of all predicted times, and which kinds of task carry
-/// it, the largest first. The rest is what no task has: waiting, and what lanes hide from each other.
+/// How much longer runs took than predicted, as a share of all predicted times, by kind of task, the largest first. The
+/// rest belongs to no task: waiting, and overlap of lanes.
 struct ErrorParts {
   double total = 0, rest = 0;
   std::vector<std::pair<std::string, double>> kinds;
 };
 ErrorParts error_parts(const std::vector<commands::LayerOutcome>& outcomes);
 
-/// What it costs to trust the predictions: over the layers with at least two sound runs, the time of the one
-/// predicted best over that of the one that ran best, less 1. The best is picked on every other pass, and both are
-/// scored on those between.
+/// The regret of choosing by predictions, over the layers with at least two sound runs: the time of the run predicted
+/// fastest over that of the run measured fastest, less 1. The measured fastest is picked on every other pass, and both
+/// are scored on the passes between.
 struct ChoiceLoss {
   int layers = 0;
   double mean = 0, worst = 0;
 };
 ChoiceLoss choice_loss(const std::vector<commands::LayerOutcome>& outcomes);
 
-/// Where the time of the layers' runs went, by their records.
+/// The wall time of the layers' runs by its use, from their records.
 struct RunTime {
   double proving_s = 0, unpaced_s = 0, timed_s = 0;
-  int64_t repeats = 0;                  // of a schedule's passes that were disturbed
-  const CaseRecord* longest = nullptr;  // of the layer whose timed passes took longest
+  int64_t repeats = 0;                  // disturbed passes of schedules that were repeated
+  const CaseRecord* longest = nullptr;  // record of the layer whose timed passes took longest
 };
 RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes);
 
-/// All of these figures, as text and JSON print them.
+/// All of these figures, for text and JSON.
 struct RunFigures {
-  int layers = 0;  // that were to run
+  int layers = 0;  // layers that should have run
   Agreement agreement = {};
   Ranking ranking = {};
   ErrorParts errors = {};
   ChoiceLoss choice = {};
   RunTime time = {};
   BestDegrees best_measured = {}, best_predicted = {};
-  std::map<std::string, int> left_out = {};  // "STATUS: REASON" -> runs that no figure counts because of it
-  /// Returns whether fewer than half of the runs are sound, or none.
+  std::map<std::string, int> left_out = {};  // "STATUS: REASON" -> runs excluded from the figures
+  /// Returns whether fewer than half of the runs are sound, or none is.
   bool doubtful() const;
 };
 RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes);
@@ -99,11 +99,11 @@ RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes);
 struct VerifiedResults {
   Profile cluster;
   bool emulated = true;
-  double prices_slowdown = 1;  // of the cores on which they were measured, against the best since (CoreTimes::over)
-  std::string place = {};      // Target's
-  bool whole_grid = false;     // every layer was to be run
+  double prices_slowdown = 1;  // core slowdown while prices were measured, over the best since (CoreTimes::over)
+  std::string place = {};      // place of the Target
+  bool whole_grid = false;     // true: every layer should have run
   Grid grid;
-  std::vector<const Schedule*> schedules, verified;  // swept; run for real
+  std::vector<const Schedule*> schedules, verified;  // schedules swept, and schedules run for real
   DegreeChoice degrees;
   FittedProfile fitted;
   std::vector<commands::SweepRow> rows;
@@ -118,7 +118,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures);
 /// Returns why the figures are doubtful.
 std::string doubt_text(const RunFigures& figures);
 
-// What `tune --measure all` ends in: FSMoE's Table 5 and its count of layers with r_f != r_b, measured.
+// The tables of `tune --measure all`: FSMoE's Table 5 and its count of layers with r_f != r_b, measured.
 
 /// Returns the table of mean speedups as a part of an answer, as records keep it.
 AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures);

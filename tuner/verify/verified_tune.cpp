@@ -23,12 +23,12 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", "fsmoe"};
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
-constexpr std::array kTriedDegrees{1, 2, 4, 8};  // to which FSMoE's published optimiser rounds
+constexpr std::array kTriedDegrees{1, 2, 4, 8};  // FSMoE's published optimiser rounds to these
 constexpr int kWholeGridPasses = 3;
-constexpr double kMostReferenceFlops = 5e9;  // of a measured layer: plans of a larger one are proven by a smaller one
-constexpr double kGuessedOpsS = 15;          // of measuring an emulated cluster's ops, before anything is
-constexpr const char* kLayers = "layers";    // the work that there is
-constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime passes over no candidate of a grid
+constexpr double kMostReferenceFlops = 5e9;  // of a measured layer; plans of larger ones are checked on a smaller one
+constexpr double kGuessedOpsS = 15;          // seconds to measure an emulated cluster's ops, before any is measured
+constexpr const char* kLayers = "layers";    // the name of the work that runs layers
+constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime step samples all of a grid's values
 
 class VerifiedTune {
  public:
@@ -102,7 +102,7 @@ class VerifiedTune {
     return found;
   }
 
-  // Processes have grids by their backend, threads that of the host.
+  // Returns the key of the target's grid: processes have one for each backend, threads that of the host.
   static std::string grid_key(const commands::Target& target) {
     if (target.emulated) return target.cluster.name;
     if (target.ranks.device == DeviceKind::cuda) return fmt::format("{}-cuda", commands::kHostCluster);
@@ -121,7 +121,7 @@ class VerifiedTune {
     found_.profile_path = std::move(measured.profile_path);
   }
 
-  // Returns those of the grid's layers that this cluster can shape.
+  // Returns the layers of the grid that this cluster can shape.
   std::vector<commands::LayerJob> grid_jobs() const {
     std::vector<commands::LayerJob> jobs;
     for (const GridLayer& layer : found_.grid.layers) try {
@@ -129,12 +129,12 @@ class VerifiedTune {
         row.layer = layer.name;
         row.shape = commands::shaped(layer, found_.grid, found_.cluster);
         jobs.push_back(job_of(row, found_.cluster));
-      } catch (const BadInput&) {  // a row with its reason, later
+      } catch (const BadInput&) {  // the layer gets a row with the reason later
       }
     return jobs;
   }
 
-  // Returns what the jobs of all layers share.
+  // Returns the fields that the jobs of all layers share.
   commands::LayerJob jobs() const {
     commands::LayerJob job =
         commands::jobs_on(target_, options_.selection,
@@ -169,7 +169,7 @@ class VerifiedTune {
     if (target_.leads()) log_decision(text);
   }
 
-  // Says, before anything long, how long it takes. Nothing is known yet of a machine's own, unpaced threads.
+  // Prints how long the run will take. For a machine's own unpaced threads there is no estimate yet.
   void tell_time() const {
     if (!found_.emulated) return;
     std::vector<const commands::SweepRow*> open;
@@ -186,7 +186,7 @@ class VerifiedTune {
                          found_.verified.size(), iterations(), human_seconds(kGuessedOpsS + seconds)));
   }
 
-  // Returns the predicted seconds of one pass of every schedule that is to be run; 0: none was planned.
+  // Returns the predicted seconds of one pass of every schedule to run; 0 if none was planned.
   double predicted_seconds(const commands::SweepRow& row) const {
     double seconds = 0;
     for (const Schedule* schedule : found_.verified)
@@ -194,12 +194,12 @@ class VerifiedTune {
     return seconds;
   }
 
-  // Returns whether no run that was broken off left the layer's records.
+  // Returns whether the layer still has to run: no earlier, interrupted run left its records.
   bool is_open(const commands::SweepRow& row) const {
     return row.is_planned() && !commands::known_outcome(job_of(row, found_.fitted.profile), writer_);
   }
 
-  // Returns a layer's outcome, of this run or of the one before that was broken off.
+  // Returns a layer's outcome, from this run or from an earlier one that was interrupted.
   commands::LayerOutcome outcome_of(const commands::SweepRow& row) {
     commands::LayerJob job = job_of(row, found_.fitted.profile);
     if (!found_.emulated && !options_.iterations)
@@ -216,7 +216,7 @@ class VerifiedTune {
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);
     for (commands::ScheduleRun& run : outcome.runs)
-      run = {std::move(run.record)};  // of hundreds of layers the plans are large
+      run = {std::move(run.record)};  // keeps only the record, because the plans of hundreds of layers are large
     const RunTime took = run_time({outcome});
     tell(fmt::format("{}: proving took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name, took.proving_s,
                      took.unpaced_s + took.timed_s, took.repeats));
@@ -262,7 +262,7 @@ class VerifiedTune {
   const TuneOptions& options_;
   commands::Target target_;
   VerifiedResults found_;
-  commands::LayerJob jobs_;  // without a layer
+  commands::LayerJob jobs_;  // common fields, without a layer
   RecordWriter writer_;
 };
 

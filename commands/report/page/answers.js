@@ -8,7 +8,7 @@ const shellWord = (value) => {
   return /^[\w.+:@\/-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 };
 const shellLine = (words) => words.map(shellWord).join(" ");
-/** What a command gave a flag; undefined where it did not. */
+/** Returns the value that a command gave a flag; undefined if it gave none. */
 function flagOf(argv, flag) {
   const at = argv.findIndex((word) => word === flag || word.startsWith(`${flag}=`));
   return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1);
@@ -17,11 +17,11 @@ const ran = (row) => (rows.get(row, "passes") ?? 0) > 0;
 
 const isStack = (layer) => ["layers", "micro_batches", "pp"].some((name) => (layers.get(layer, name) ?? 1) > 1);
 
-/** The line that plans this row again, or runs it where it ran; of a stack of layers the one that it was run by. */
+/** Returns the command that plans this row again, or runs it if it ran; for a stack, the command of its run. */
 function commandOf(row) {
   const layer = rows.get(row, "layer");
   const argv = data.runs[layers.get(layer, "run")].argv;
-  // A record has no flags that ask for a plan file or a stack of layers: the line is that of its run.
+  // Records have no flags for a plan file or a stack of layers, so the command of their run is used.
   if (layers.get(layer, "batch") === null || isStack(layer) || rows.get(row, "plan") !== null) return shellLine(argv);
   const words = ["./moetune", ran(row) ? "layerbench" : "simulate", "--cluster",
     flagOf(argv, "--cluster") ?? layers.get(layer, "cluster"),
@@ -46,7 +46,7 @@ function settingsOf(row) {
   return lines.join("\n");
 }
 
-/** Copies what an element shows; where the browser lets no page do so, selects it for the reader to copy. */
+/** Copies an element's text; if the browser does not allow that, selects it for the reader to copy. */
 async function copy(shown, button) {
   let told = "copied";
   try {
@@ -58,7 +58,7 @@ async function copy(shown, button) {
   button.textContent = told;
   setTimeout(() => { button.textContent = "copy"; }, 2500);
 }
-/** Each flag and its value end on the line where they begin: browsers break lines at hyphens. */
+/** Keeps each flag and its value on one line, because browsers break lines at hyphens. */
 const unbroken = (line) => line.split(/(?= --)/).flatMap((part) => {
   const [, blank, words] = part.match(/^( ?)([^]*)$/);
   return [blank, html("span", {}, words)];
@@ -69,7 +69,7 @@ function copyable(title, text) {
     html("div", {}, title, " ", html("button", { onclick: (event) => copy(shown, event.target) }, "copy")), shown);
 }
 
-/** Returns the bytes of memory that the record has, else the replay. */
+/** Returns the bytes of memory in the record, else those of the replay. */
 function memoryOf(row) {
   const replayed = replayOf.get(rows.get(row, "layer"))?.schedules.find((one) => one.row === row);
   return rows.get(row, "predicted_memory_bytes") ?? (replayed ? memoryTotal(replayed) : null);
@@ -81,14 +81,14 @@ const fact = (name, value, note) => html("div", { class: "fact" }, html("b", {},
 // Titles of an answer's parts, in the order of the page. Others keep their label.
 const PART_TITLES = { QUESTION: "Model and groups", SHAPE: "Search for a shape", USE: "Use", YOURS: "Yours",
   WHY: "Why", "SAFE?": "Safe?", "SET IT": "Set it", NEXT: "Next", PRICES: "Notes on prices", "NOT HERE": "Cannot be used here" };
-// A command, perhaps behind a title and before something in brackets.
+// A command, possibly after a title and before a remark in brackets.
 const VERBS = "export|launch|layerbench|memory|modelbench|simulate|tune";
 const COMMAND = new RegExp(`^(?:(.*): )?((?:\\./)?moetune (?:${VERBS}) [^(]*[^( ])(?: (\\(.*\\)))?$`);
 function itemOf(item) {
   const [, title, command, remark] = item.match(COMMAND) ?? [];
   return command ? copyable([title, remark].filter(Boolean).join(" "), command) : html("p", {}, item);
 }
-/** A part of an answer as its record holds it. */
+/** A part of an answer, as in its record. */
 function partOf({ label, items, table: cells }) {
   const told = items.map(itemOf);
   if (cells.length > 0) told.push(foldedTable(cells[0], cells.slice(1)));
@@ -98,14 +98,14 @@ const partNamed = (answer, label) => answer.parts.find((part) => part.label === 
 const partsList = (answer) => html("dl", { class: "parts" },
   ...answer.parts.filter((part) => part.label !== "VERDICT").flatMap(partOf));
 
-/** The figures of the recommended row, as the answer's table has them. */
+/** The figures of the recommended row, as in the answer's table. */
 function factsOfAnswer(answer) {
   const [heads, ...lines] = partNamed(answer, "USE").table;
   const line = lines.find(([name]) => name === `${answer.schedule} (use)`);
   return line.flatMap((cell, i) => (i < 3 || cell === "-" ? [] : [fact(heads[i], cell)]));
 }
 
-/** What a layer's own runs say of the recommended row, where its records hold no answer. */
+/** The verdict of a layer's own runs on the recommended row, if its records have no answer. */
 function verdictOf(best, { time, list }) {
   const tutel = list.find((row) => scheduleOf(row) === "tutel");
   if (tutel === undefined || best === tutel || predicted(best) === null) return "";
@@ -116,7 +116,7 @@ function verdictOf(best, { time, list }) {
     (run < 1 ? `slower (${times(run)})` : times(run));
 }
 
-/** The row to use: that of the answer, if the records hold one, even if its run went wrong. */
+/** The row to use: that of the answer, if the records have one, even if its run failed. */
 function rowToUse(order) {
   const answer = answerOf(state.layer);
   return rows.indices().find((row) => rows.get(row, "layer") === state.layer && scheduleOf(row) === answer?.schedule)
@@ -142,7 +142,7 @@ function drawAnswer() {
   show("card", ...head, ...all, commands);
 }
 
-/** Rows that ran as fast, or that runs do not tell apart. */
+/** Rows that ran equally fast, or that the runs cannot distinguish. */
 function closeRows(best, { time, list }) {
   const others = list.filter((row) => row !== best), names = (some) => some.map(scheduleOf).join(", ");
   const faster = others.filter((row) => time(row) < (1 - CLEARLY) * time(best));
@@ -187,8 +187,8 @@ function barsText(list, time) {
       ? "The thin tick is the bound that no degrees and no split of this schedule go below." : "");
 }
 
-const SAME_TIME = 1e-9;  // relative
-/** Rows in order, those that take the same time at the same degrees behind the first of them. */
+const SAME_TIME = 1e-9;  // relative difference
+/** Groups of rows in order: those with the same time and degrees as the first row of a group belong to it. */
 function folded(list, time) {
   const groups = [];
   for (const row of list) {
@@ -202,17 +202,17 @@ function folded(list, time) {
 }
 
 const CUT_BEYOND = 2.5, CUT_GAP = 1.5;  // times the middle bar, times the longest of the others
-/** Where bars end: outliers are cut, so that the others can be told apart. */
+/** Returns where bars end: outliers are cut, so that the others can be distinguished. */
 function limitOf(ends) {
   const beyond = CUT_BEYOND * median(ends), inside = ends.filter((end) => end <= beyond);
   const outside = ends.filter((end) => end > beyond), cuts = least([...outside, Infinity]) > CUT_GAP * most(inside);
   return outside.length > 0 && cuts ? 1.1 * most(inside) : most(ends);
 }
-/** Two slanted gaps say that a bar is shorter than its number. */
+/** Two slanted gaps mark a bar that is cut. */
 const cutMarks = (x, y, height) => svg("path", { class: "cut",
   d: `M${x - 18},${y + height}l6,${-height}M${x - 10},${y + height}l6,${-height}` });
 
-/** A bar of seconds between its label and what is told of it: the guess outlined, the run filled, a whisker, the bound. */
+/** A bar of seconds between its label and its text: the guess outlined, the run filled, a whisker, the bound. */
 function timeBar(top, left, x, { label, schedule, guess, ran, low, high, bound, end, isCut, told }) {
   const colour = scheduleColour(schedule);
   const group = svg("g", {}, svg("text", { x: left - 8, y: top + 15, "text-anchor": "end" }, label));

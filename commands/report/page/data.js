@@ -1,16 +1,16 @@
 // The records, as tables of columns.
 
-/** What the page holds, its tables unpacked. */
+/** Returns the page's data with its tables unpacked. */
 const readData = () => unpackedTables(document.getElementById("data").textContent);
 
-/** The runs to show: those that the address names, "?runs=0,2"; else the last one of each file. */
+/** The runs to show: those in the address, "?runs=0,2", else the last one of each file. */
 function chosenRuns(runs) {
   const named = new URLSearchParams(globalThis.location?.search ?? "").get("runs")?.split(",").map(Number) ?? [];
   const known = named.filter((run) => run in runs);
   return new Set(known.length > 0 ? known : runs.flatMap(({ last }, run) => (last ? [run] : [])));
 }
 
-/** What the page holds of some of its runs. Layers and rows are counted anew. */
+/** Returns the page's data for some of its runs. Layers and rows are numbered anew. */
 function ofRuns(all, chosen) {
   if (all.runs.every((_, run) => chosen.has(run))) return all;
   const kept = ({ rows, columns }, keeps) => {
@@ -40,7 +40,7 @@ const data = ofRuns(whole, runsShown);
 const layers = new Table(data.layers), rows = new Table(data.rows), operations = new Table(data.operations);
 const published = new Table(data.published);
 
-/** Rows of each layer that went well. */
+/** The successful rows of each layer. */
 const rowsOfLayer = Array.from({ length: layers.rows }, () => []);
 for (const row of rows.indices()) if (rows.get(row, "status") === "ok") rowsOfLayer[rows.get(row, "layer")].push(row);
 
@@ -49,34 +49,34 @@ const planned = (row) => rows.get(row, "planned_total_s");
 const measured = (row) => rows.get(row, "measured_total_s");
 const scheduleOf = (row) => rows.get(row, "schedule");
 
-/** Measured times where each row has one, else plans, else predictions: no kind is compared with another. A plan may
- * round rows otherwise than the run of its layer. */
+/** Returns measured times if all rows have them, else plans, else predictions, so that only times of one kind are
+ * compared. A plan may round rows differently than the run of its layer. */
 function timesOf(list) {
   return [measured, planned].find((time) => list.every((row) => time(row) !== null)) ?? predicted;
 }
 
-/** The rows of a layer, the fastest first. */
+/** Returns the rows of a layer, the fastest first. */
 function ranked(layer) {
   const list = rowsOfLayer[layer].filter((row) => (planned(row) ?? predicted(row) ?? measured(row)) !== null);
   const time = timesOf(list);
   return { time, list: list.filter((row) => time(row) !== null).sort((a, b) => time(a) - time(b)) };
 }
 
-/** The answer that the records hold of a layer, as `tune` printed it; that of a grid has no layer. */
+/** Returns the recorded answer for a layer, as `tune` printed it; a grid's answer has no layer. */
 const answerOf = (layer) => data.answers.find((one) => one.run === layers.get(layer, "run") &&
   one.layer === layers.get(layer, "layer"));
 
-/** The prediction that goes with how a layer's rows are ranked. */
+/** Returns the prediction that corresponds to the times by which a layer's rows are ranked. */
 const foretold = (row, time) => (time === planned ? planned(row) : predicted(row));
 
-const CLEARLY = 0.01;  // relative: what runs less apart do not decide
-/** Whether a row ran faster than another by more than its passes differ among each other, as `tune` has it. */
+const CLEARLY = 0.01;  // relative: smaller differences between runs do not decide
+/** Returns whether a row ran faster than another by more than their passes vary, as in `tune`. */
 function ranClearlyFaster(row, than) {
   const high = rows.get(row, "likely_high_s"), low = rows.get(than, "likely_low_s");
   return high !== null && low !== null && high < low && measured(row) < measured(than) * (1 - CLEARLY);
 }
-/** The row to use: predicted fastest, unless another one clearly ran faster; of too few passes to tell, the one that
- * ran fastest, but for less than 1 %. */
+/** Returns the row to use: predicted fastest, unless another one ran clearly faster. If there are too few passes to
+ * tell, it is the first by prediction that ran within 1 % of the fastest. */
 function recommendedOf({ time, list }) {
   if (!list.every((row) => foretold(row, time) !== null)) return list[0];
   const order = [...list].sort((a, b) => foretold(a, time) - foretold(b, time));
@@ -90,12 +90,12 @@ function quantile(values, share) {
   const sorted = [...values].sort((a, b) => a - b), at = share * (sorted.length - 1), low = Math.floor(at);
   return sorted[low] + (at - low) * (sorted[Math.min(low + 1, sorted.length - 1)] - sorted[low]);
 }
-// least and most take any number of values: as arguments of a call they would be too many.
+// least and most take any number of values, too many for the arguments of a call.
 const least = (values) => values.reduce((a, b) => Math.min(a, b));
 const most = (values) => values.reduce((a, b) => Math.max(a, b));
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** The part of the page's data that can replay a layer, if it has it. */
+/** The data that can replay a layer, if the page has it. */
 const replayOf = new Map(data.replays.layers.map((one) => [one.layer, one]));
 const recordedTimeline = new Map(data.timelines.filter((one) => !("rank" in one))
   .map(({ row, tasks }) => [row, new Table(tasks)]));

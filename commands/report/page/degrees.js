@@ -1,6 +1,6 @@
-// The map of degrees: every r_f and r_b that the page has plans of.
+// The map of degrees: every r_f and r_b for which the page has plans.
 
-// Cividis, which reads alike with any colour vision: bright is fast.
+// Cividis, which looks alike with any colour vision: bright is fast.
 const CIVIDIS = [[254, 232, 56], [211, 192, 100], [165, 156, 116], [125, 124, 120], [87, 93, 109], [42, 63, 109],
   [0, 34, 78]];
 function cividis(share) {

@@ -10,7 +10,7 @@ function fill(element, attributes, children) {
   element.append(...children.filter((child) => child !== null && child !== undefined));
   return element;
 }
-// Text goes in as text alone, whatever a record holds.
+// Text is always inserted as text, whatever a record contains.
 const html = (tag, attributes = {}, ...children) => fill(document.createElement(tag), attributes, children);
 const svg = (tag, attributes = {}, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 const byId = (id) => document.getElementById(id);
@@ -38,11 +38,11 @@ const percent = (share) =>
 const count = (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`;
 const times = (ratio) => (Number.isFinite(ratio) ? `${ratio.toFixed(3)}x` : "-");
 
-// Colours models: Okabe and Ito's colours, which people tell apart whatever they see of red and green.
+// Colours of models: Okabe and Ito's, which can be distinguished with any colour vision.
 const PALETTE = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#8a7a00", "#7f7f7f"];
 
-// Families of tasks: a name, the colour and the hatch of plots/style.py, and the kinds. Hatches and lightness tell
-// them apart as well as hues do.
+// Families of tasks: a name, the colour and the hatch of plots/style.py, and the kinds. Families differ in hatch and
+// lightness as well as in hue.
 const KIND_FAMILIES = [
   ["attention and dense", "#454545", "", ["attention", "attention_dx", "attention_dw", "ffn", "shared", "embed",
     "head"]],
@@ -100,12 +100,12 @@ function logScale(low, high, from, to) {
   return (value) => scale(Math.log(value));
 }
 
-/** A picture, never larger than it was drawn: on paper the page may be wider. */
+/** A picture that is never larger than drawn, because on paper the page may be wider. */
 const canvas = (width, height, label, role = "img") => svg("svg", { viewBox: `0 0 ${width} ${height}`, role,
   "aria-label": label, style: `max-width:${width}px` });
 
-const LETTER = 7;  // width of a letter, about
-/** The ticks whose labels do not touch the one before. */
+const LETTER = 7;  // approximate width of a letter
+/** Returns the ticks whose labels do not touch the one before. */
 function apart(ticks, scale, text) {
   let end = -Infinity;
   return ticks.filter((tick) => {
@@ -116,8 +116,8 @@ function apart(ticks, scale, text) {
   });
 }
 
-/** Makes labels that stand beside points: of those that would cover each other, or leave the box, none but the first
- * is drawn. */
+/** Makes labels beside points. Of labels that would overlap, only the first one is drawn, and none that would leave
+ * the box. */
 function labels(box) {
   const taken = [];
   return (x, y, text) => {
@@ -137,7 +137,7 @@ function labels(box) {
   };
 }
 
-/** A chart's plane in the element of that id, with axes: `x` and `y` are {low, high, log, text, title}. */
+/** A chart's area in the element with that id, with axes: `x` and `y` are {low, high, log, text, title}. */
 function plane(x, y, id, height = 300) {
   const width = Math.min(620, widthOf(id));
   const box = { left: 76, right: width - 12, top: 12, bottom: height - 40 };
@@ -177,7 +177,7 @@ const familySwatch = (family) => html("span", { class: "swatch" }, svg("svg", { 
   svg("rect", { width: 18, height: 12, fill: `url(#family-${family})` })), KIND_FAMILIES[family][0]);
 const swatch = (colour, text) => html("span", { class: "swatch" }, html("i", { style: `background:${colour}` }), text);
 
-/** What stands beside the pointer while it is over an element. */
+/** The text beside the pointer while it is over an element. */
 function withTip(element, lines) {
   const tip = byId("tip");
   element.addEventListener("pointermove", (event) => {
@@ -192,5 +192,5 @@ function withTip(element, lines) {
   return element;
 }
 
-/** Widths follow the page's: a chart is drawn as wide as its place. */
+/** Widths follow the page's width: a chart is drawn as wide as its place. */
 const widthOf = (id) => Math.max(300, Math.round(byId(id).clientWidth || 900));

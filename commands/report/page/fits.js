@@ -33,7 +33,7 @@ function sizeAxis(list) {
 
 function drawBandwidth(list, fit) {
   const isBytes = isOfBytes(list[0]), size = (i) => operations.get(i, "size");
-  // Bus bandwidth counts what a rank's link carries; where a record does not say, all count their operation's bytes.
+  // Bus bandwidth counts the bytes on a rank's link; if a record lacks that, all count their operation's bytes.
   const isBus = isBytes && list.every((i) => operations.get(i, "wire_bytes") !== null);
   const carried = (i) => (isBus ? operations.get(i, "wire_bytes") : size(i));
   const rate = (i, time) => carried(i) / time * 1e-9;
@@ -95,7 +95,7 @@ function startOperations() {
       fit.held_out_error === null ? "-" : percent(fit.held_out_error), fit.weak]))));
 }
 
-// Rows that have both times. Of thousands the page draws each as a small point.
+// Rows that have both times. The page draws thousands of them, each as a small point.
 const bothTimes = rowsOfLayer.flat().filter((row) => predicted(row) > 0 && measured(row) > 0);
 const errorOf = (row) => measured(row) / predicted(row) - 1;
 const nameOf = (row) => layers.get(rows.get(row, "layer"), "layer");
@@ -113,7 +113,7 @@ function drawAccuracy() {
   const { box } = chart, far = new Set(worst.slice(0, 5));
   chart.root.append(svg("path", { class: "split", d: `M${box.left},${box.bottom}L${box.right},${box.top}` }));
   const paths = new Map();
-  for (const row of bothTimes) {  // a path a schedule: thousands of circles would be slow
+  for (const row of bothTimes) {  // one path per schedule, because thousands of circles would be slow
     const dot = `M${chart.x(predicted(row)).toFixed(1)},${chart.y(measured(row)).toFixed(1)}h0`;
     paths.set(scheduleOf(row), (paths.get(scheduleOf(row)) ?? "") + dot);
   }

@@ -1,13 +1,13 @@
-// Replays a plan whose lanes slow each other, as moe/simulator/fluid_replay.h does: between two events, a task that starts
-// or ends, every task that runs has one rate.
+// Replays a plan whose lanes slow each other, like moe/simulator/fluid_replay.h: between two events (a task starts or
+// ends), the rates of all running tasks are constant.
 
 const RESOURCES = ["compute", "inter", "intra", "copy"];
-const LANE_THAT_SHARES = "gradient";  // its network is another lane's too
-const ROUNDING = 1e-12;  // relative: what only rounding keeps from having ended does not stall
+const LANE_THAT_SHARES = "gradient";  // it shares its network with another lane
+const ROUNDING = 1e-12;  // relative: a task that has ended up to rounding does not stall others
 
 const slowsItself = (structure, contention) => Boolean(contention) || structure.lanes.includes(LANE_THAT_SHARES);
 
-/** How many times as long a task takes beside what runs; `running` counts tasks by resource, itself too. */
+/** Returns how many times as long a task takes beside running ones; `running` counts tasks by resource, itself too. */
 function slowdownBeside(running, slowed, factors) {
   let product = RESOURCES[slowed] === "inter" || RESOURCES[slowed] === "intra" ? Math.max(1, running[slowed]) : 1;
   if (!factors) return product;
@@ -26,7 +26,7 @@ function fluidLanes(structure, networks) {
   return queues;
 }
 
-/** As replay(); `networks` are by task, `contention` is {factors, stalls}: [slowed][by], or null. */
+/** Like replay(); `networks` are by task, `contention` is {factors, stalls}: [slowed][by], or null. */
 function fluidReplay(structure, seconds, networks, contention) {
   const lanes = fluidLanes(structure, networks), size = structure.lane.length, { factors, stalls } = contention ?? {};
   const start = new Float64Array(size), end = new Float64Array(size).fill(Infinity), running = RESOURCES.map(() => 0);
@@ -40,7 +40,7 @@ function fluidReplay(structure, seconds, networks, contention) {
       other.end += stalls[other.resource][begun.resource] * other.slowdown;
     }
   }
-  // Tasks that take no time end at once, slow nobody and may let others start.
+  // Tasks that take no time end at once, do not slow others, and may let others start.
   function startReady() {
     for (let again = true; again;) {
       again = false;

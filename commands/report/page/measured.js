@@ -1,6 +1,6 @@
-// Measured tasks beside simulated ones, as the record of a run holds both.
+// Measured tasks beside simulated ones, both from the record of a run.
 
-/** Lanes with the tasks of a table from one of its pairs of columns. */
+/** Returns lanes with the tasks of a table, with times from one of its pairs of columns. */
 function lanesOfTasks(row, of, title, from, to) {
   const lanes = of.distinct("lane").sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
   const tasks = of.indices().map((i) => ({ lane: lanes.indexOf(of.get(i, "lane")), kind: of.get(i, "kind"),
@@ -14,7 +14,7 @@ function lanesOfTasks(row, of, title, from, to) {
 
 const later = (off, more, less) => `${seconds(Math.abs(off))} ${off < 0 ? less : more}`;
 
-/** A bar for each task from where it was to end to where it did; early ones are faint. */
+/** A bar for each task from its expected to its measured end; early ends are faint. */
 function differenceLanes(measuredOnes, simulated) {
   const tasks = measuredOnes.tasks.map((task, i) => {
     const expected = simulated.tasks[i], off = task.end - expected.end;
@@ -28,7 +28,7 @@ function differenceLanes(measuredOnes, simulated) {
     told: `measured ends ${later(measuredOnes.end - simulated.end, "later", "earlier")}` };
 }
 
-/** Measured, simulated and their difference, or where nothing was predicted the first alone. */
+/** Returns the measured lanes, the simulated ones and their difference; only the measured ones without a prediction. */
 function measuredLanes(row) {
   const { rank, of } = measuredTimeline.get(row), name = scheduleOf(row);
   const found = lanesOfTasks(row, of, `${name}, measured on rank ${rank}`, "start_s", "end_s");
@@ -38,7 +38,7 @@ function measuredLanes(row) {
   return [found, simulated, differenceLanes(found, simulated)];
 }
 
-/** What the timelines of these rows are, in words. */
+/** Describes the timelines of these rows in words. */
 function sourceOfTasks(list) {
   if (list.some((row) => measuredTimeline.has(row)))
     return "Measured tasks are of one pass, the median one, on the rank that took longest in it. Below them stands " +

@@ -1,4 +1,4 @@
-// What is chosen, and what is drawn anew when that changes.
+// The reader's choices, and the redrawing when they change.
 
 const state = { layer: 0, scale: { ...AS_RECORDED }, degrees: new Map(), view: null, all: 1 };
 
@@ -49,8 +49,8 @@ const drawSummary = () => show("summary-parts", ...summaries.map(({ parts }) => 
   ...parts.flatMap(({ items: [first, ...others], table: cells }) => [html("p", { class: "verdict" }, first ?? ""),
     table(cells[0], cells.slice(1)), ...others.map((item) => html("p", { class: "item" }, item))]))));
 
-/** Puts first what the records are about: models that were trained, or a grid of layers, whose sections stand above
- * the picker of one layer. */
+/** Puts the main subject of the records first: trained models, or a grid of layers, whose sections come before the
+ * picker of one layer. */
 function orderSections() {
   const picker = byId("picker");
   if (layers.rows > 1) picker.before(byId("summary"), byId("winners"));
@@ -58,7 +58,7 @@ function orderSections() {
 }
 
 const runName = ({ file, number, last }) => (last && number === 1 ? file : `${file}, run ${number}`);
-/** A box for each run, where a file has several: the page is drawn anew of those that are chosen. */
+/** A box for each run, if a file has several: the page is drawn again for the chosen ones. */
 function startRuns() {
   const all = whole.runs, several = all.some(({ last }) => !last);
   byId("run-picker").hidden = !several;
@@ -74,7 +74,7 @@ function startRuns() {
     ` ${runName(run)}, ${run.started}, ${count(run.cases, "case")}: ${shellLine(run.argv)}`)));
 }
 
-/** Hides sections that these records have nothing for, and lists the others. */
+/** Hides sections without data in these records, and lists the others. */
 function startSections() {
   const has = { summary: summaries.length > 0, layer: layers.rows > 0, layers: layers.rows > 1,
     operations: operations.rows > 0, measured: bothTimes.length > 0, memory: replayOf.size > 0, models: data.models.length > 0,
@@ -103,7 +103,7 @@ function startHead() {
     "paced by a cluster's model. They test order, executor and prediction. They are no times of that hardware.";
 }
 
-// What is below the first screen is drawn after that was painted.
+// Content below the first screen is drawn after that screen was painted.
 function drawBelow(has) {
   if (has.layers) startWinners(), drawWinners();
   if (has.operations) startOperations(), drawOperations();

@@ -1,7 +1,7 @@
-// Replays a plan as moe/simulator/simulator.h does: a lane runs its tasks in order, each as soon as its inputs are there.
-// fluid.js has lanes that slow each other.
+// Replays a plan like moe/simulator/simulator.h: a lane runs its tasks in order, each as soon as its inputs exist.
+// fluid.js replays lanes that slow each other.
 
-/** Start and end of each task, and the last end. `seconds` are by task. */
+/** Returns the start and end of each task, and the last end. `seconds` are by task. */
 function replay(structure, seconds) {
   const { lanes, lane, after } = structure;
   const laneEnd = new Float64Array(lanes.length);
@@ -15,7 +15,7 @@ function replay(structure, seconds) {
   return { start, end, makespan: Math.max(0, ...laneEnd) };
 }
 
-/** The tasks of one chain without a gap from the beginning to the last end. */
+/** Returns the tasks of one chain without a gap, from the beginning to the last end. */
 function criticalPath(structure, times) {
   const { lane, after } = structure, before = [], last = [];
   for (let i = 0; i < lane.length; ++i) {
@@ -32,7 +32,7 @@ function criticalPath(structure, times) {
   return path;
 }
 
-/** How the page changes what tasks take: speeds divide what grows with size, `alpha` multiplies start-up times. */
+/** How sliders change times: speeds divide the part that grows with size, `alpha` multiplies start-up times. */
 const AS_RECORDED = Object.freeze({ inter: 1, intra: 1, compute: 1, alpha: 1, batch: 1 });
 
 /** Seconds of a price [work, size, growing]; a work is [kind, phase, network, unit, start-up]. */

@@ -27,7 +27,7 @@ function drawMemory() {
   show("memory-bars", root, html("div", { class: "legend" }, ...legend));
 }
 
-/** Steps of each model and schedule: predicted outlined, measured filled. */
+/** Steps of each model and schedule: predicted ones outlined, measured ones filled. */
 function drawSteps() {
   const models = data.models.filter((one) => (one.measured_s ?? one.predicted_s) !== null), step = 30;
   const width = widthOf("model-bars"), left = 150, right = width - (width < 640 ? 132 : 190);
@@ -67,14 +67,14 @@ function drawModels() {
     seconds(one.measured_s) + (one.emulated ? ", EMULATED" : ""),
     one.predicted_s && one.measured_s ? percent(one.measured_s / one.predicted_s - 1) : "-",
     one.held_out_loss === null ? "-" : digits(one.held_out_loss, 5), one.reason || one.status])));
-  const isNumber = (loss) => loss !== null;  // a loss that is none diverged
+  const isNumber = (loss) => loss !== null;  // a loss of null diverged
   const curves = models.filter((one) => one.loss.length > 1), all = curves.flatMap((one) => one.loss).filter(isNumber);
   if (all.length === 0) return show("losses");
   const steps = Math.max(...curves.map((one) => one.loss.length));
   const chart = plane({ low: 1, high: steps, ticks: linearTicks(1, steps, 8).filter(Number.isInteger), text: String,
     title: "step" }, { low: least(all), high: most(all), text: (value) => digits(value, 4),
     title: "loss, nats a token" }, "losses");
-  // Schedules of a model lose alike: a colour is a model's.
+  // Schedules of a model have the same losses, so colours stand for models.
   const names = [...new Set(curves.map(modelName))];
   const colour = (one) => PALETTE[names.indexOf(modelName(one)) % PALETTE.length];
   for (const one of curves)
@@ -98,7 +98,7 @@ function drawPublished() {
       of(i, "figure").replace(/_s$/, "").replaceAll("_", " "), of(i, "what"), of(i, "reason")])));
 }
 
-// SLOW first: what a reader has to act on.
+// SLOW first, because a reader has to act on it.
 const VERDICTS = ["SLOW", "AMBG", "FAST", "SAME"];
 function drawPairs() {
   const several = new Set(data.pairs.map((one) => one.run)).size > 1;

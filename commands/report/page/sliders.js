@@ -1,4 +1,4 @@
-// What if: sliders that change what tasks take, and what is then the best.
+// What-if sliders that change the times of tasks, and the schedule that is best then.
 
 function startSliders() {
   const lines = SLIDERS.map(([name, text, most]) => {

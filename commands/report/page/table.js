@@ -1,9 +1,9 @@
-// Tables of columns, as commands/report/columns.h packs them.
+// Tables of columns, in the packed form of commands/report/columns.h.
 
 const DIGITS_OF_64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const VALUE_OF_DIGIT = new Map([...DIGITS_OF_64].map((digit, value) => [digit, value]));
 
-/** The cells of a packed column, by row. */
+/** Returns the cells of a packed column, by row. */
 function unpackedCells(column, rows) {
   if ("all" in column) return Array(rows).fill(column.all);
   if ("values" in column) return column.values;
@@ -15,7 +15,7 @@ function unpackedCells(column, rows) {
   });
 }
 
-/** The value of a JSON text, in which every column of a table is the list of its cells. */
+/** Returns the value of a JSON text, with every column of a table as the list of its cells. */
 function unpackedTables(text) {
   return JSON.parse(text, (_, value) => {
     if (value?.columns === undefined) return value;
@@ -24,7 +24,7 @@ function unpackedTables(text) {
   });
 }
 
-/** The values that are there, each once, in order. */
+/** Returns the distinct values that are not missing, in order. */
 function ordered(values) {
   const list = [...new Set(values)].filter((value) => value !== null);
   return list.every((value) => typeof value === "number") ? list.sort((a, b) => a - b) : list.map(String).sort();

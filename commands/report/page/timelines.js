@@ -1,9 +1,9 @@
-// Timelines of a layer's fastest schedules and baselines, replayed under what the sliders say.
+// Timelines of a layer's fastest schedules and baselines, replayed with the sliders' settings.
 
 const SLIDERS = [
   ["inter", "bandwidth between nodes", 2], ["intra", "bandwidth inside nodes", 2], ["compute", "speed of computing", 2],
   ["alpha", "start-up of collectives", 3], ["batch", "samples a batch", 2]];
-const SAME = 1e-6;  // relative: what two ways to add up may differ by
+const SAME = 1e-6;  // relative difference by which two ways to add up may differ
 
 const planOf = (schedule, phase, degree) => schedule[phase].find((plan) => plan.degree === degree);
 const degreesIn = (schedule, phase) => schedule[phase].map((plan) => plan.degree).sort((a, b) => a - b);
@@ -27,7 +27,7 @@ const totalSeconds = (schedule, [forward, backward], scale) =>
   schedule.forwards * phaseSeconds(schedule, "forward", forward, scale)
     + phaseSeconds(schedule, "backward", backward, scale);
 
-/** The degrees that take least. */
+/** Returns the fastest degrees. */
 function bestDegrees(schedule, scale) {
   const least = (degrees, time) => degrees.reduce((best, one) => (time(one) < time(best) ? one : best));
   if (schedule.equal_degrees) {
@@ -38,7 +38,7 @@ function bestDegrees(schedule, scale) {
     least(degreesIn(schedule, phase), (r) => phaseSeconds(schedule, phase, r, scale)));
 }
 
-/** One schedule's tasks on its lanes: the forward, then the backward, which may begin with the forward again. */
+/** Returns one schedule's tasks on its lanes: the forward, then the backward, which may repeat the forward first. */
 function replayedLanes(schedule) {
   const degrees = chosenDegrees(schedule), tasks = [];
   let offset = 0, lanes = [], split = 0;
@@ -63,7 +63,7 @@ function replayedLanes(schedule) {
     total: totalSeconds(schedule, degrees, state.scale) };
 }
 
-/** Parts of a model's predicted time that are no tasks of its plan. */
+/** Parts of a model's predicted time that are not tasks of its plan. */
 const BESIDE_PLANS = [["predicted_head_s", "the output projection"], ["predicted_expert_sums_s", "sums of experts"]];
 function recordedLanes(row) {
   const stack = isStack(rows.get(row, "layer")), how = stack ? "planned again" : "as recorded";
@@ -75,8 +75,8 @@ function recordedLanes(row) {
   return group;
 }
 
-/** A replay with what was measured, where nothing was changed. The record's own simulation takes its place where the
- * two differ. */
+/** Returns a replay with the measured timeline, if nothing was changed. If the replay differs from the record's own
+ * simulation, that is shown instead. */
 function replayedGroups(schedule) {
   const replayed = replayedLanes(schedule), { row } = schedule;
   if (!measuredTimeline.has(row) || isChanged() || state.degrees.has(schedule.schedule)) return [replayed];
@@ -107,7 +107,7 @@ function taskLines(task) {
 }
 
 const LANE = 18, LABELS = 84;
-const titleHeight = (width) => (width < 640 ? 38 : 22);  // a narrow page has the times on a line of their own
+const titleHeight = (width) => (width < 640 ? 38 : 22);  // a narrow page shows the times on a line of their own
 function drawGroup(root, group, top, x, width) {
   const total = measured(group.row) === null || isChanged() ? "" : `, measured ${seconds(measured(group.row))}`;
   const told = group.told ?? `${seconds(group.total)}${total}`, narrow = width < 640, TITLE = titleHeight(width);
@@ -118,11 +118,11 @@ function drawGroup(root, group, top, x, width) {
     root.append(svg("text", { x: LABELS - 6, y: y + 13, "text-anchor": "end" }, name),
       svg("line", { class: "grid", x1: LABELS, x2: width, y1: y + LANE - 1, y2: y + LANE - 1 }));
   });
-  const drawn = new Map();  // by lane: the end of the last task that is narrower than a point
+  const drawn = new Map();  // by lane: the end of the last task narrower than a point
   for (const task of group.tasks) {
     const from = Math.max(LABELS, x(task.start)), to = Math.min(width, x(task.end));
     if (to < LABELS || from > width || task.end <= task.start) continue;
-    if (to - from < 0.6) {  // of thousands that share a point one is drawn
+    if (to - from < 0.6) {  // draws one of the thousands that share a point
       if (from < (drawn.get(task.lane) ?? -1)) continue;
       drawn.set(task.lane, from + 0.6);
     }

@@ -1,14 +1,14 @@
-// Which schedule is the fastest over the shapes of the layers, and by how much.
+// Which schedule is the fastest by the shapes of the layers, and by how much.
 
 const NO_SHAPE = new Set(["run", "layer", "measured", "nodes", "ranks_per_node"]);
-const MOST_CHOICES = 40;  // a column of more values is neither an axis nor a filter
-/** Each layer's order, once. */
+const MOST_CHOICES = 40;  // a column with more values is neither an axis nor a filter
+/** The ranked rows of each layer, computed once. */
 let rankedLayers = null;
 function allRanked() {
   rankedLayers ??= layers.indices().map(ranked);
   return rankedLayers;
 }
-/** A field of a layer. How rows are rounded is that of the times that the layer is ranked by. */
+/** Returns a field of a layer. The rounding of rows is that of the times by which the layer is ranked. */
 function shapeOf(layer, name) {
   const { time, list } = allRanked()[layer];
   if (name !== "capacity_rounding" || list.length === 0) return layers.get(layer, name);
@@ -90,7 +90,7 @@ function drawMap(list) {
   show("winner-map", root);
 }
 
-/** Over each layer that has both: the baseline's time over the schedule's. */
+/** For each layer that has both, the baseline's time over the schedule's. */
 function speedupsOf(list, name, baseline) {
   const found = [];
   for (const layer of list) {
