@@ -209,7 +209,8 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   Table table(header);
   table.leave_out_first({"outliers"}, "--wide");
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
-  std::string text = table.text() + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
+  const std::string ops = fitted.rows.empty() ? "" : table.text();
+  std::string text = ops + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
   if (const std::string origins = text_of_origins(fitted.profile); !origins.empty())
     text += fmt::format("\n  not measured: {}\n", origins);
   for (const FitWarning& warning : fit_warnings(fitted)) text += fmt::format("  warning: {}\n", warning.text);
