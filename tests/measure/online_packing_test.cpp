@@ -44,7 +44,7 @@ PlannedRun planned(const std::string& schedule, const ModelShape& model, int pac
   choice.packing = packing;
   ModelSearch search;
   PlannedRun run;
-  run.plan = search.tune(find_schedule(schedule), pricer, model, partition_strategies().front(), choice).plan;
+  run.plan = search.tune(find_schedule(schedule), pricer, model, choice).plan;
   for (const Task& task : run.plan.tasks()) {
     const bool is_alltoall = task.kind == TaskKind::dispatch || task.kind == TaskKind::combine;
     run.task_seconds.push_back(is_alltoall                     ? times.alltoall_s
