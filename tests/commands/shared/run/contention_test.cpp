@@ -33,7 +33,7 @@ double expect_run(const LayerJob& job) {
   const LayerOutcome outcome = run_layer_job(job, {});
   EXPECT_EQ(outcome.runs.size(), job.schedules.size());
   double most = 1;
-  for (const auto& [record, plan, predicted, measured, rank, tasks] : outcome.runs) {
+  for (const auto& [record, plan, predicted, measured, rank, tasks, packing] : outcome.runs) {
     EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
     const double alone_s =
         simulate(*plan.structure, price(LayerPricer(*job.paced_by, job.shape(), job.pricing), plan)).makespan_s;

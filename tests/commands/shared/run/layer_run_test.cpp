@@ -87,7 +87,7 @@ TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
   const LayerJob job = small_job(true);
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), job.schedules.size());
-  for (const auto& [record, plan, predicted, ranks, slowest, tasks] : outcome.runs) {
+  for (const auto& [record, plan, predicted, ranks, slowest, tasks, packing] : outcome.runs) {
     EXPECT_TRUE(record.status == CaseStatus::ok || record.status == CaseStatus::invalid) << record.reason;
     EXPECT_GT(record.summary.number("worst_error", ""), 0);
     EXPECT_LT(record.summary.number("worst_error", ""), 2e-5);
@@ -135,7 +135,7 @@ TEST(LayerRun, OverlapAndTasksStandBesideTheirPrediction) {
   job.schedules = {&find_schedule("fsmoe"), &find_schedule("ds-moe")};
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), 2U);
-  for (const auto& [record, plan, predicted, measured, rank, compared] : outcome.runs) {
+  for (const auto& [record, plan, predicted, measured, rank, compared, packing] : outcome.runs) {
     // Undilated, by 8 at least here: interruptions lengthen it by less.
     const double over_predicted = record.summary.number("exposed_s", "") / record.prediction.number("exposed_s", "");
     EXPECT_GT(over_predicted, 0.5);
@@ -174,7 +174,7 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
     write_layer_trace(outcome, {.file = path});
     const auto trace = nlohmann::json::parse(std::ifstream(path));
     for (size_t s = 0; s < outcome.runs.size(); ++s) {
-      const auto& [record, plan, predicted, measured, rank, tasks] = outcome.runs[s];
+      const auto& [record, plan, predicted, measured, rank, tasks, packing] = outcome.runs[s];
       const MeasuredTimeline& timeline = record.measured_timeline;
       const int process = static_cast<int>(s * (measured.size() + 1)) + 1;  // of its first rank; simulated: the last
       const auto expected = slices_of(trace, process + rank);
