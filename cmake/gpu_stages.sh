@@ -61,9 +61,10 @@ stage_tests() {
 
 # Runs a verb into the records NAME; those of an earlier day make room, or with --resume are continued.
 verb() {
-  local name=$1
+  local name=$1 again=()
   shift
-  run "$build/moetune" "$@" --out "$records/$name.jsonl" ${resume:---overwrite} || exit
+  [ -n "$resume" ] || again=(--overwrite)
+  run "$build/moetune" "$@" --out "$records/$name.jsonl" "${again[@]}" || exit
 }
 
 # Notes how many cases the records NAME... have, of them those that are not ok, and what the others say: how far a
@@ -74,7 +75,15 @@ note_cases() {
   python3 - "${files[@]}" <<'PYTHON' || exit
 import json, pathlib, sys
 
-cases = [record for name in sys.argv[1:] for record in map(json.loads, open(name)) if record.get("kind") == "case"]
+cases = []
+for name in sys.argv[1:]:
+    of_last_run = []
+    for record in map(json.loads, open(name)):
+        if record.get("kind") == "run":
+            of_last_run = []
+        elif record.get("kind") == "case":
+            of_last_run.append(record)
+    cases += of_last_run
 bad = [case["key"] for case in cases if case["status"] != "ok"]
 names = " ".join(pathlib.Path(name).stem for name in sys.argv[1:])
 if not cases:
@@ -170,10 +179,10 @@ stage_grid() {
 stage_models() {
   local by=host
   [ ! -e "$records/one-gpu.toml" ] || by=$records/one-gpu.toml
-  local trains="launch --ranks 1 -- modelbench --backend nccl --cluster $by --dtype bfloat16 --schedule fsmoe --tasks"
-  verb gpt-2-dense $trains --model gpt-2-dense --steps 100
-  verb gpt-2 $trains --model gpt-2 --mp 1 --esp 1 --experts 8 --steps 100
-  verb qwen3 $trains --model qwen3-30b-a3b --layers 2 --experts 16 --steps 20
+  local trains=(launch --ranks 1 -- modelbench --backend nccl --cluster "$by" --dtype bfloat16 --schedule fsmoe --tasks)
+  verb gpt-2-dense "${trains[@]}" --model gpt-2-dense --steps 100
+  verb gpt-2 "${trains[@]}" --model gpt-2 --mp 1 --esp 1 --experts 8 --steps 100
+  verb qwen3 "${trains[@]}" --model qwen3-30b-a3b --layers 2 --experts 16 --steps 20
   note_cases gpt-2-dense gpt-2 qwen3
 }
 

@@ -36,13 +36,17 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-[ -n "$architecture" ] || architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null |
-  grep -m 1 -E '^[0-9.]+$' | tr -d .) || die "found no GPU, expected an architecture such as 90"
+if [ -z "$architecture" ]; then
+  gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null) || gpus=''
+  architecture=$(sed -nE '/^[0-9.]+$/ {s/\.//p; q}' <<<"$gpus")
+  [ -n "$architecture" ] || die "found no GPU, expected an architecture such as 90"
+fi
 [[ $architecture =~ ^[1-9][0-9]{1,2}$ ]] || die "found architecture '$architecture', expected a number such as 90"
 nvcc=$(command -v "${CUDACXX:-nvcc}" || command -v "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc") ||
   die "found no nvcc in PATH, CUDACXX, CUDA_HOME or /usr/local/cuda, expected a CUDA toolkit" 77
-"$nvcc" --list-gpu-arch | grep -qx "compute_$architecture" ||
-  die "found architecture $architecture, expected one that $nvcc knows: $("$nvcc" --list-gpu-arch | paste -sd ' ')"
+known=$("$nvcc" --list-gpu-arch)
+grep -qx "compute_$architecture" <<<"$known" ||
+  die "found architecture $architecture, expected one that $nvcc knows: $(paste -sd ' ' <<<"$known")"
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moetune-nccl-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -80,8 +84,8 @@ make -C "$copy" -j "$(nproc)" src.build BUILDDIR="$scratch/build" NVCC="$nvcc" O
   NVCC_GENCODE="-gencode=arch=compute_$architecture,code=sm_$architecture" >"$log" 2>&1 </dev/null ||
   { tail -n 20 "$log" >&2; die "NCCL $version could not be built (see above)" 1; }
 
-rm -rf "$prefix"
 mkdir -p "$prefix/include" "$prefix/lib"
+rm -f "$prefix"/include/nccl.h "$prefix"/lib/libnccl.so*
 cp "$scratch/build/include/nccl.h" "$prefix/include"
 cp -P "$scratch"/build/lib/libnccl.so* "$prefix/lib"
 strip --strip-unneeded "$prefix"/lib/libnccl.so.*.*

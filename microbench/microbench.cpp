@@ -20,6 +20,7 @@ namespace {
 // Returns whether modules are asked for and times of a GPU, which are those of the tasks of whole layers.
 bool times_tasks(const MicrobenchOptions& options, const commands::Target& target) {
   if (options.modules.empty()) return false;
+  if (!options.ops.empty() && std::ranges::find(options.ops, name_of(Op::module)) == options.ops.end()) return false;
   require<BadInput>(!target.emulated,
                     "--modules: cluster {} is emulated and times the [[module]] rows of its profile, expected host",
                     target.cluster.name);
@@ -78,10 +79,8 @@ commands::OpRequest request_of(const MicrobenchOptions& options, const commands:
 
 // Measures the tasks of the layers that --modules stands for on a GPU, one rank alone.
 std::vector<CaseRecord> measure_modules(const MicrobenchOptions& options, const commands::Target& target,
-                                        RecordWriter& writer, const std::function<void(double share)>& progress) {
-  const std::unique_ptr<TokenSource> text = make_markov_source({});
-  const std::vector<commands::LayerJob> jobs =
-      commands::module_jobs(target, options.modules, dtype_from(options.dtype, "--dtype"), *text);
+                                        const std::vector<commands::LayerJob>& jobs, RecordWriter& writer,
+                                        const std::function<void(double share)>& progress) {
   std::vector<CaseRecord> records;
   for (size_t i = 0; i < jobs.size(); ++i) {
     std::ranges::move(commands::measure_tasks(target, jobs[i], writer), std::back_inserter(records));
@@ -137,6 +136,10 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
   const commands::Target target = commands::target_of(options.cluster, commands::ranks_of(options, processes));
   const commands::OpRequest request = request_of(options, target);
+  const bool has_tasks = times_tasks(options, target), has_ops = options.ops.empty() || !request.has_all();
+  const std::unique_ptr<TokenSource> text = make_markov_source({});
+  std::vector<commands::LayerJob> jobs;
+  if (has_tasks) jobs = commands::module_jobs(target, options.modules, dtype_from(options.dtype, "--dtype"), *text);
   const std::string path = commands::records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.asked, {});
   commands::share_done(target, writer);
@@ -146,11 +149,10 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   const auto show = [&](double share) {
     if (progress) progress->at(share);
   };
-  const bool has_tasks = times_tasks(options, target), has_ops = options.ops.empty() || !request.has_all();
   std::vector<CaseRecord> records;
   if (has_ops) records = commands::measure_ops(target, writer, request, show);
   sort_by_series(records);
-  if (has_tasks) std::ranges::move(measure_modules(options, target, writer, show), std::back_inserter(records));
+  if (has_tasks) std::ranges::move(measure_modules(options, target, jobs, writer, show), std::back_inserter(records));
   std::vector<MeasuredOverhead> overheads;
   if (options.ops.empty())
     overheads = processes ? taken_overheads(records, target.ranks.device) : measure_overheads(writer);

@@ -8,6 +8,7 @@
 #include "moe/base/table.h"
 #include "moe/base/units.h"
 #include "moe/plan/op.h"
+#include "moe/prices/profile.h"
 #include "moe/record/pass_times.h"
 #include "moe/record/record_json.h"
 
@@ -37,6 +38,12 @@ std::string over_modelled(const CaseRecord& record) {
   return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
 }
 
+// Returns " 2dh" for an AlltoAll in two steps; empty for a direct one, and for other operations.
+std::string algorithm_of(const CaseRecord& record) {
+  if (!record.parameters.has("algorithm") || text_of(record, "algorithm") == CommRow{}.algorithm) return "";
+  return " " + text_of(record, "algorithm");
+}
+
 // Returns the bandwidths as nccl-tests shows them: of the volume (algbw), and of a link's share (busbw).
 std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
   Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
@@ -46,7 +53,7 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
     const double bytes = number(record, record.parameters, "bytes");
     const DType dtype = dtype_from(text_of(record, "dtype"), record.key);
     std::vector<std::string> row{
-        fmt::format("{} {}", text_of(record, "op"), text_of(record, "network")),
+        fmt::format("{} {}{}", text_of(record, "op"), text_of(record, "network"), algorithm_of(record)),
         fmt::format("{:.0f}", number(record, record.parameters, "ranks")), fmt::format("{:.0f}", bytes),
         fmt::format("{:.0f}", bytes / static_cast<double>(bytes_of(dtype))), std::string(name_of(dtype))};
     if (record.status == CaseStatus::ok) {

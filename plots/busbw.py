@@ -17,7 +17,7 @@ def bandwidths(series):
     """Returns name -> [(bytes, GB/s of the median, least, most)] for collectives, without those between two ranks."""
     found = {}
     for name, (panel, points) in series.items():
-        op, _, ranks = name.split() if panel == 0 else ("", "", "0")
+        op, _, ranks, *_ = name.split() if panel == 0 else ("", "", "0")
         if op in PASSES:
             share = factor(op, int(ranks))
             found[name] = [(p.size, *(share * p.size / s * 1e-9 for s in (p.seconds, p.most, p.least))) for p in points]

@@ -58,7 +58,8 @@ def _series_and_panel(case):
     if op == "module":
         name = f"{case.text('name')} {case.text('phase')}" + (f" {p['seq']}" if "seq" in p else "")
         return name, 3 if "bytes" in p else 2
-    return f"{op} {case.text('network')} {p.get('ranks')}", 0
+    algorithm = p.get("algorithm", "direct")
+    return f"{op} {case.text('network')} {p.get('ranks')}" + ("" if algorithm == "direct" else f" {algorithm}"), 0
 
 
 def series_of(cases):

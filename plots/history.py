@@ -93,7 +93,7 @@ def draw(axes, series, values, changes):
 def picture(document, values, changes, options):
     count = len(values)
     if count > MOST_PANELS:
-        raise BadInput(f"--out: found {count} series, expected at most {MOST_PANELS} in one picture: --filter, --by")
+        raise BadInput(f"--out: found {count} series, expected at most {MOST_PANELS}: moetune history --filter or --by")
     figure, panels = plt.subplots(count, 1, figsize=(9, 1.9 * count + 0.6), squeeze=False)
     for axes, row in zip(panels[:, 0], zip(document["series"], values, changes)):
         draw(axes, *row)

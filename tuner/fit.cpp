@@ -30,17 +30,19 @@ Measured measured_in(const std::vector<std::string>& files) {
     int64_t of_one_gpu = 0;
     for (const CaseRecord& record : run.cases) {
       if (!record.parameters.has("op")) continue;
-      const bool is_no_networks = record.backend == kNcclOnOneGpu && record.parameters.has("network");
-      of_one_gpu += is_no_networks ? 1 : 0;
-      if (!is_no_networks) measured.cases.push_back(record);
+      const bool shared = record.backend == kNcclOnOneGpu;
+      of_one_gpu += shared ? 1 : 0;
+      if (!shared) measured.cases.push_back(record);
     }
     require<BadInput>(measured.cases.size() > before || of_one_gpu == 0,
-                      "{}: found collectives alone whose ranks shared one GPU, expected ranks with a GPU each", file);
+                      "{}: found cases alone whose ranks shared one GPU, expected ranks with a GPU each", file);
     require<BadInput>(measured.cases.size() > before, "{}: found no case of an operation, expected records of {}", file,
                       "`moetune microbench` or of `moetune import`");
     if (of_one_gpu > 0)
-      log_warning(fmt::format("{}: skipped {}, because their ranks shared one GPU: that is no network's time", file,
-                              counted(of_one_gpu, "collective case")));
+      log_warning(
+          fmt::format("{}: skipped {}, because their ranks shared one GPU: that is neither a network's time nor a "
+                      "GPU's",
+                      file, counted(of_one_gpu, "case")));
     measured.source +=
         (measured.source.empty() ? "" : "; ") + fitted_from(file, run.header, measured.cases[before].emulated);
   }
@@ -99,7 +101,8 @@ int run_fit(const FitOptions& options) {
                     "{}: found cases of tasks alone, expected some of collectives or compute",
                     fmt::join(options.records, ", "));
   const auto is_usable = [](const FittedRow& row) { return !row.unusable; };
-  if (fitted.profile.tasks.empty() && std::ranges::none_of(fitted.rows, is_usable))
+  const bool has_tasks = !options.network_from.empty() && !fitted.profile.tasks.empty();
+  if (!has_tasks && std::ranges::none_of(fitted.rows, is_usable))
     bad_input("{}: {}: {}", fmt::join(options.records, ", "), fitted.rows.front().what,
               fitted.rows.front().unusable.value_or(""));
   const std::string out = options.out.empty() ? "results/" + name + ".toml" : options.out;
@@ -107,7 +110,9 @@ int run_fit(const FitOptions& options) {
   take_network(options, out, fitted.profile);
   require_other_file(out, options.records);
   save_profile(fitted.profile, out);
-  const int code = options.strict && !std::ranges::all_of(fitted.rows, &FittedRow::good) ? kDoubtful : kOk;
+  const bool sound = std::ranges::all_of(fitted.rows, &FittedRow::good) &&
+                     std::ranges::none_of(fitted.profile.tasks, [](const TaskRow& row) { return row.verdict.weak; });
+  const int code = options.strict && !sound ? kDoubtful : kOk;
   if (options.json) {
     for (const FitWarning& warning : fit_warnings(fitted)) log_warning(warning.text);
     Json document{{"profile", out}, {"rows", fit_json(fitted)}};

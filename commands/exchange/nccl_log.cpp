@@ -506,7 +506,7 @@ TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
   return group;
 }
 
-// Returns whether a printed busbw can be `share` times algbw: both are rounded to two decimals.
+// Returns whether a printed busbw can be `share` times algbw: both have two decimals, or as many as fit.
 bool is_bus_share(const TestRow& row, double share) {
   constexpr double kRounding = 0.006, kOfLongNumbers = 0.002;
   const double slack = kRounding * (1 + share) + kOfLongNumbers * row.busbw;

@@ -245,6 +245,16 @@ std::string status_text(const CaseRecord& a, const CaseRecord& b) {
   return fmt::format("{} -> {}{}{}", name_of(a.status), name_of(b.status), b.reason.empty() ? "" : ": ", b.reason);
 }
 
+// Returns how launches of a key differ from the head's first. Launches of one case need not be alike: "of one case" is
+// not transitive, because parameters count that both have.
+Difference first_difference(const std::vector<Launches>& alone, const std::vector<Candidate>& head) {
+  if (head.empty()) return std::nullopt;
+  for (const Launches& of_base : alone)
+    for (const Candidate& one : of_base)
+      if (const Difference why = asked_difference(*one.record, *head.front().record)) return why;
+  return std::nullopt;
+}
+
 class Matcher {
  public:
   Matcher(const std::string& by, const NoiseFloors& floors) : by_(by), floors_(floors) {}
@@ -260,8 +270,8 @@ class Matcher {
       else
         alone.push_back(std::move(of_base));
     }
-    if (!alone.empty() && !head.empty()) {
-      out_.refused.push_back({key, asked_difference(*alone.front().front().record, *head.front().record).value()});
+    if (const Difference why = first_difference(alone, head)) {
+      out_.refused.push_back({key, *why});
       return;
     }
     for (size_t i = 0; i < alone.size(); ++i) out_.only_in_base.push_back(key);

@@ -142,7 +142,7 @@ struct Comparison {
 Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter, const std::string& by,
                          const NoiseFloors& floors);
 
-/// A comparison as text for the terminal or as Markdown, and as JSON.
+/// How comparison_text shows a comparison.
 struct ReportLook {
   bool all = false;       // cases that are the same too, and every name
   bool markdown = false;  // for the comment of a pull request

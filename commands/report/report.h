@@ -24,8 +24,8 @@ int run_report(const ReportOptions& options);
 
 // The prices of a run's layers for their replays, and the layers' shapes in the records.
 
-/// Returns the profile of that name or file. If the name is empty, returns the profile fitted to the run's own
-/// operations, else that of its cluster. Throws BadInput if there is none, or if the operations cannot be fitted.
+/// Returns the profile of that name or file. If the name is empty: the profile fitted to the run's own operations, or
+/// if it has none, the profile of `cluster`. Throws BadInput if there is none, or if the operations cannot be fitted.
 Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
 
 /// Returns the profile without start-up times, so that a task's seconds are proportional to its size.

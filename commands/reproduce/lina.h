@@ -11,8 +11,8 @@
 #include "commands/reproduce/assume.h"
 #include "commands/reproduce/printed_rows.h"
 #include "commands/reproduce/report.h"
-#include "moe/search/model_search.h"
 #include "moe/schedule/packing.h"
+#include "moe/search/model_search.h"
 
 namespace moe::reproduce {
 

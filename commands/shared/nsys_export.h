@@ -41,7 +41,7 @@ struct NsysExport {
   std::vector<NsysKernel> kernels;  // by start
 };
 
-/// Returns the process that a thread's number contains.
+/// Returns the process of a globalTid, for comparison only: all bits but the last 24, which are the thread's.
 int64_t process_of_thread(int64_t thread);
 
 /// Returns whether a file that begins like this is an SQLite database.

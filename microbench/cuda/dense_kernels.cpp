@@ -136,7 +136,7 @@ class Dense {
     math_.round_fp8(matrix(a_), {numbers, scales, rows_, kSeq, tiles}, tiles ? &turned : nullptr);
   }
 
-  // Compares the numbers of some rows, and of the same columns of the transpose, with the host's rounding.
+  // Compares the FP8 numbers of the first kSeq rows, and with tiles those of their transpose, with the host's.
   measure::WrongElements wrong_rounding(bool tiles) const {
     const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
     std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));

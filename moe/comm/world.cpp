@@ -35,7 +35,7 @@ std::vector<std::string> gather(World& world, std::vector<std::string> mine) {
   const std::vector<int> here = world.here();
   require_equal(mine.size(), here.size(), "texts of the ranks of this process");
   if (here.size() == static_cast<size_t>(world.ranks())) return mine;
-  require_equal(here.size(), size_t{1}, "ranks of a process that has not all of them");
+  require_equal(here.size(), size_t{1}, "ranks in a process that has only some (gather: all or one)");
   std::vector<std::string> texts;
   world.run([&](int rank) { texts = gather_from(*world.communicator(rank), mine.front()); });
   return texts;

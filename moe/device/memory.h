@@ -58,7 +58,7 @@ class MemorySpace {
   /// Copy between host and device, blocking; to_host copies after all work that the device was given before.
   virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
   virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
-  /// Copy and clear inside this memory, queued on a native stream (Stream::launch) or at once.
+  /// Copy and clear inside this memory: a GPU queues them on its stream `native` (Stream::launch), a CPU does both now.
   virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
   virtual void clear(void* data, int64_t bytes, void* native) = 0;
 };

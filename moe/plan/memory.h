@@ -157,8 +157,8 @@ enum class Lifetime : uint8_t {
 };
 inline constexpr int kLifetimes = 8;
 
-/// Memory that passes use one after the other. The dense parts of both phases may use the same slot, as may both MoE
-/// parts; MoE and dense layers never keep tensors in the same slot.
+/// Memory that passes use one after the other. Dense parts of forwards and backwards share slots, and so do MoE parts.
+/// A slot of kept tensors or outputs is either of MoE layers or of dense layers.
 struct MemorySlot {
   Lifetime lifetime = Lifetime::kept;  // for a part of both phases: the forward's
   int stage = 0;

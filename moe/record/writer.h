@@ -42,7 +42,7 @@ class RecordWriter {
   /// differently now.
   const CaseRecord* answered(std::string_view key) const;
   size_t done() const { return done_.size(); }
-  /// Returns all answered cases as lines; take_done passes them to a writer that writes nothing.
+  /// Returns all answered cases as lines, which take_done hands to writers of other processes, which write nothing.
   std::string done_lines() const;
   void take_done(const std::string& lines);
 

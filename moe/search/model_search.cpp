@@ -113,8 +113,8 @@ double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, cons
   return search::least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
 }
 
-// Returns the numbers of layers whose activations an iteration may keep, the largest first: for `wave` also those of
-// two micro-batches, and of one and a layer.
+// Returns the numbers of layers whose activations an iteration may keep, the largest first: usually_kept() and, if the
+// order is free (`wave`), also more_kept() with one more pass and with one more layer, if these are fewer.
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
   std::vector<int> kept{usually_kept(model, order)};
   if (order == IterationOrder::any)

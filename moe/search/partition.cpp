@@ -271,7 +271,7 @@ class ExactSearch {
   std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
 };
 
-// The search keeps states by layer and grain, and prices every grain if the AllReduce bends.
+// Returns the default grain: 1 MiB, or more to limit the states (layers x grains) and, if AllReduce bends, the prices.
 int64_t grain_of(const PartitionProblem& problem) {
   constexpr int64_t kMostStates = int64_t{1} << 26, kMostPriced = int64_t{1} << 13;
   int64_t most = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));

@@ -67,9 +67,9 @@ double partition_seconds(const PartitionProblem& problem, const Partition& parti
 /// Puts everything into the tail: the baseline.
 Partition partition_none(const PartitionProblem& problem);
 
-/// Runs step 1 (section 5.2, equations 3 and 4 without their misprint): each window in turn, the dense part's first,
-/// takes as many of the waiting bytes as it hides, which is the most bytes whose AllReduce fits. Non-empty slices pay
-/// the start-up time.
+/// Runs step 1 (FSMoE section 5.2, equations 3 and 4 without their misprint). Each window in turn, the dense part's
+/// first, takes as many of the waiting bytes as it hides: the most whose AllReduce, with its start-up time, is no
+/// longer than the window. The rest goes to the tail.
 Partition partition_step1(const PartitionProblem& problem);
 
 /// Runs step 2 (section 5.3, equation 5 with the tail): gradients that step 1 left to the tail are put into MoE parts

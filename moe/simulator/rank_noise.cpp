@@ -47,7 +47,7 @@ double normal_quantile(double p, double guess) {
   return guess;
 }
 
-// Returns a factor from a distribution with mean 1 and the given coefficient of variation.
+// Returns the jitter's quantile at probability p, a factor; z: the standard normal distribution's quantile at p.
 double factor_at(const RankNoise& noise, double p, double z) {
   switch (noise.jitter) {
     case Jitter::uniform:

@@ -26,7 +26,7 @@ struct RankNoise {
   Jitter jitter = Jitter::none;
   double coefficient = 0;  // coefficient of variation: standard deviation / mean of a task's seconds
   std::vector<Straggler> stragglers;
-  // Each rank's rows over the mean, layer after layer, or once for all layers; empty: routing is even.
+  // Each rank's rows / the mean over ranks: a number a rank, or those of layer 0, layer 1 ..; empty: routing is even.
   std::vector<double> load;
   std::vector<TaskKind> loaded = routed_kinds();  // the tasks whose seconds grow with a rank's rows
   uint64_t seed = 1;

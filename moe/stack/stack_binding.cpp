@@ -43,7 +43,7 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
 void require_stack_runs(const Plan& plan) {
   for (const Gradient& gradient : plan.gradients)
     require<Unsupported>(plan.vocabulary > 0 || (gradient.layer >= 0 && gradient.layer < plan.layers),
-                         "a stack of layers has no gradients of a model's ends, found a plan with {} bytes of them",
+                         "a stack of layers has no embedding or head, found a plan with {} bytes of their gradients",
                          gradient.bytes);
   for (const auto& layer : CellPlans(plan).plans)
     for (const Plan& cell : layer)

@@ -140,6 +140,7 @@ class GpuDay(unittest.TestCase):
         log = (self.root / "build/gpu_day/logs/kernels.log").read_text()
         self.assertIn("resumed microbench --kernels", log)
         self.assertNotIn("--overwrite", log)
+        self.assertRegex(log, r"(?m)/kernels\.jsonl$")
 
     def test_ranks_share_a_gpu_where_nccl_lets_them(self):
         _, ended = self.day("build", "ranks")

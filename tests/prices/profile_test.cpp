@@ -1,5 +1,6 @@
 #include "moe/prices/profile.h"
 
+#include <algorithm>
 #include <cmath>
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
@@ -199,10 +200,13 @@ TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
 
 TEST(Profile, AnUnknownNameListsThePresets) {
   const auto message = error_of<BadInput>([] { find_profile("testbed-z"); });
+  std::vector<std::string> names = config_names("clusters");
+  names.emplace_back("h100-4x8-ib-400");  // the example of a composed one
+  std::ranges::sort(names);
   EXPECT_EQ(message,
             fmt::format("cluster: found 'testbed-z', expected a file or one of: {}; did you mean 'testbed-a' or "
                         "'testbed-b'?",
-                        fmt::join(config_names("clusters"), ", ")));
+                        fmt::join(names, ", ")));
 }
 
 const CommRow& row(const Profile& profile, Op op, int ranks) {

@@ -225,7 +225,7 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   std::string fit = answer.fitted == nullptr ? "" : fit_line(*answer.fitted);
   if (!fit.empty()) fit += detail.tight ? ';' : '\n';
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
-  // The three least informative parts.
+  // A short answer has one line for the fit, the origins of the prices, and how many notes and schedules --all shows.
   std::string origins = text_of_origins(*answer.profile);
   if (!origins.empty()) origins += "; ";
   return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,

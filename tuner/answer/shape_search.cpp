@@ -134,7 +134,7 @@ std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedule
 
 using Clock = std::chrono::steady_clock;
 
-/// The shapes of a request. A plan is made once and shared by all walks.
+/// The shapes of a request and their plans. Each plan is made once, for all searches over the shapes (ShapeWalk).
 class ShapePlans {
  public:
   ShapePlans(const ShapeRequest& request, ShapeCandidates candidates)

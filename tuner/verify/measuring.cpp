@@ -18,10 +18,10 @@ constexpr double kMostOpsS = 10;  // longest time for operations that nothing pa
 
 MeasuredTarget measured_target(const commands::Target& target, RecordWriter& writer,
                                const std::vector<commands::LayerJob>& layers, const Measuring& measuring) {
-  if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   require<BadInput>(target.backend() != kNcclOnOneGpu,
                     "{}: found ranks that share a GPU, whose times are no network's; expected a GPU for each rank",
                     target.cluster.name);
+  if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
   if (target.leads())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));

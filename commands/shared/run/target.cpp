@@ -15,6 +15,7 @@
 #include "moe/device/device.h"
 #include "moe/device/gpu_settings.h"
 #include "moe/measure/layers/proxy.h"
+#include "moe/prices/fit.h"
 #include "moe/shape/model_file.h"
 #include "moe/tensor/attention_heads.h"
 
@@ -201,7 +202,7 @@ double free_bytes(const measure::BenchRanks& ranks) {
 
 int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {
   if (ranks.processes == nullptr) return all;
-  if (ranks.device == DeviceKind::cuda) return 1;
+  if (ranks.device == DeviceKind::cuda) return ranks.processes->backend() == kNcclOnOneGpu ? all : 1;
   const std::vector<std::string>& addresses = ranks.processes->topology().addresses;
   const auto own = static_cast<size_t>(ranks.processes->here().front());
   return own < addresses.size() ? std::ranges::count(addresses, addresses[own]) : all;

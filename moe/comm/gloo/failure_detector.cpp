@@ -20,8 +20,8 @@ constexpr double kLeavingIntervalS = 0.02;
 
 std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
 
-/// A rank's message: the number of its messages so far, and the rank that it has been waiting for; -1: none; -2:
-/// FailureDetector::kConnecting.
+/// A rank's heartbeat: how many it has sent, and the rank that it waits for; -1: none, -2: members of a new group that
+/// have yet to connect (FailureDetector::kConnecting).
 struct Beat {
   uint64_t count = 0;
   int waits_for = -1;

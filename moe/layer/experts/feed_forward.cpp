@@ -163,8 +163,8 @@ class FeedForward final : public Expert {
                         {run.count, 0, d.step * h, h});
   }
 
-  // An activation's inputs, or its output, (rows, H / N_ESP) each. The next one begins `step` elements further on. The
-  // step depends on the memory only, because timed products are identified by it too.
+  // The inputs of an activation, or its output: (rows, H / N_ESP) each, `step` elements apart. The step depends on the
+  // size of the memory, not on the rows: a product with another step counts as a new shape, whose algorithms are timed.
   struct Inside {
     std::vector<TensorView> at;
     int64_t step = 0;

@@ -47,8 +47,8 @@ struct PlannedRun {
   Plan plan;                             // nominal
   std::vector<double> task_seconds;      // modelled, by task id
   double forward_s = 0, backward_s = 0;  // predicted
-  // How tasks slow each other down (moe/simulator/slowdown.h), and the resource that each task uses, by task id; empty
-  // if no tasks do.
+  // How tasks slow each other down and stall (moe/simulator/slowdown.h), and the resource that each task uses, by task
+  // id; all three are empty if no task slows another one down.
   Pacer::Slowdown slowdown = {};
   Pacer::Stall stall = {};
   std::vector<int> resources = {};

@@ -21,7 +21,7 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// Limit of backwards to choose from, because the exact partition's work grows with the fifth power of their number.
+/// Most plans of a backward to choose from: the exact partition's work grows with the fifth power of their number.
 inline constexpr size_t kMostBackwards = 8;
 
 /// Backwards of one layer to choose from, and the longest paths of each.

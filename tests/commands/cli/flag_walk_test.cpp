@@ -119,8 +119,9 @@ std::string of(const layerbench::LayerbenchOptions& l) {
 std::string of(const modelbench::ModelbenchOptions& b) {
   return of(b.selection) + of(b.model) + of(static_cast<const commands::RunOptions&>(b)) + of(b.trace) +
          all_of(b.text, b.markov_order, b.steps, b.optimizer, b.learning_rate, b.momentum, b.weight_decay, b.clip_norm,
-                b.warm_up, b.held_out, b.checkpoint, b.checkpoint_every, b.check_only, b.dump, b.peak_flops, b.weights,
-                b.save_weights, b.plan, b.save_plan, b.record_routing, b.seed, b.out, b.tasks, b.json);
+                b.warm_up, b.held_out, b.checkpoint, b.checkpoint_every, b.check_only, b.online_packing, b.dump,
+                b.peak_flops, b.weights, b.save_weights, b.plan, b.save_plan, b.record_routing, b.seed, b.out, b.tasks,
+                b.json);
 }
 
 std::string of(const LaunchOptions& o) { return all_of(o.ranks, joined(o.command)); }

@@ -136,7 +136,7 @@ class NcclTests(ProgramTest):
                   "--cluster", "mine")
         shared = self.path_text("r.jsonl").replace('"backend":"nccl"', '"backend":"nccl-one-gpu"')
         self.path("r.jsonl", shared)
-        self.assertIn("r.jsonl: found collectives alone whose ranks shared one GPU, expected ranks with a GPU each",
+        self.assertIn("r.jsonl: found cases alone whose ranks shared one GPU, expected ranks with a GPU each",
                       self.refused("fit", "--records", "r.jsonl", "--out", "mine.toml"))
         gemms = "".join(f"gemm,bfloat16,{flops:g},{1e-5 + flops * 1e-15:.9g}\n" for flops in (1e9, 2e9, 4e9, 8e9))
         self.call("import", "csv", self.path("g.csv", "op,dtype,flops,seconds\n" + gemms), "-o", "g.jsonl", "--cluster",
@@ -145,7 +145,7 @@ class NcclTests(ProgramTest):
         end = shared.rindex('{"kind":"end"')
         self.path("both.jsonl", shared[:end] + "\n".join(cases) + "\n" + shared[end:])
         fit = ["fit", "--records", "both.jsonl", "--out", "mine.toml"]
-        self.assertIn("skipped 11 collective cases, because their ranks shared one GPU", self.said(*fit))
+        self.assertIn("skipped 11 cases, because their ranks shared one GPU", self.said(*fit))
         profile = self.path_text("mine.toml")
         self.assertNotIn("[[comm]]", profile)
         self.assertIn("[[compute]]", profile)

@@ -315,6 +315,22 @@ TEST_F(CompareCases, OneKeyOfTwoQuestionsIsTwoCases) {
   EXPECT_EQ(c.only_in_base.size(), 1U);
 }
 
+// A parameter that only some launches have tells them from the other side's, not from each other.
+TEST_F(CompareCases, LaunchesThatDifferFromTheOtherSidesAreRefused) {
+  RunHeader early = made_header(), late = made_header();
+  early.started = "2026-01-01T00:00:00Z", late.started = "2026-01-02T00:00:00Z";
+  CaseRecord plain = made_op("gemm", 1), one = plain, two = plain;
+  one.parameters.set("iterations", int64_t{1});
+  two.parameters.set("iterations", int64_t{2});
+  file("base/a.jsonl", lines_of(late, {one}));
+  file("base/b.jsonl", lines_of(early, {plain}));
+  file("head/a.jsonl", Cases{two});
+  const Comparison c = compared(folder_ + "/base", folder_ + "/head");
+  EXPECT_TRUE(c.cases.empty());
+  ASSERT_EQ(c.refused.size(), 1U);
+  EXPECT_EQ(c.refused[0].why, "iterations: 1 against 2");
+}
+
 TEST_F(CompareCases, TheLastOfAKeyAndOfAFileCounts) {
   const std::string twice =
       lines_of(made_header(), {made_op("a", 7)}) + lines_of(made_header(), {made_op("a", 1), made_op("a", 2)});

@@ -1,7 +1,8 @@
+#include "commands/regress/resampling.h"
+
 #include <cmath>
 #include <gtest/gtest.h>
 
-#include "commands/regress/resampling.h"
 #include "moe/base/random.h"
 
 namespace moe::regress {
