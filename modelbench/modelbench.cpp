@@ -216,6 +216,7 @@ class Modelbench {
                       {"tokens", results.tokens},          {"text", results.text},
                       {"optimizer", results.optimizer}};
     if (plan_) parameters.set("plan", digest_of(*plan_));
+    if (options_.online_packing) parameters.set("online_packing", int64_t{1});
     if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
     if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
     if (!results.dense.none(results.layers)) {

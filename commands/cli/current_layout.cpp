@@ -110,11 +110,15 @@ tuner::MeasuredSteps measured_steps(const std::string& text) {
       error == std::errc{} && end == text.data() + text.size())
     return {{number<double>(flag, text, {1e-9, 1e9})}};
   const std::string log = text_of_file(text, "a training's log, or seconds of a step");
+  std::optional<tuner::MeasuredSteps> steps;
   for (const std::string& kind : regress::known_logs()) {
     const auto found = regress::OutputMetric(kind, "", flag).in(log, {});
-    if (const auto times = found.cases.find(""); times != found.cases.end())
-      return {max_over_ranks(times->second.samples), found.is_rate, found.flops_per_s};
+    const auto times = found.cases.find("");
+    if (times == found.cases.end()) continue;
+    if (!steps) steps = {max_over_ranks(times->second.samples), found.is_rate, found.flops_per_s};
+    if (steps->flops_per_s.empty()) steps->flops_per_s = found.flops_per_s;  // Megatron-Bridge has them on other lines
   }
+  if (steps) return *std::move(steps);
   bad_input("{}: {}: found no time of an iteration, expected the log of a training: {}", flag, text,
             fmt::join(regress::known_logs(), ", "));
 }

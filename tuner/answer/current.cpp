@@ -293,10 +293,11 @@ struct LogRates {
   double log = 0, predicted = 0;
   double ratio = 1;  // FLOPs of a step, as the log counts them over the formula's
   bool counts_masked = false;
+  bool is_same() const { return std::abs(ratio - 1) <= 0.02; }
 };
 
-// The formula of older releases is taken where it comes closer. None: the log says no such rate, or nothing is known of
-// the model but its layers.
+// The formula of older releases is taken if it is the log's, and the other is not. None: the log says no such rate, or
+// nothing is known of the model but its layers.
 std::optional<LogRates> log_rates(const Answer& answer, const StepTime& measured) {
   if (!measured.flops_per_s || answer.chosen->name.empty()) return std::nullopt;
   commands::ChosenModel own = *answer.chosen;
@@ -308,15 +309,14 @@ std::optional<LogRates> log_rates(const Answer& answer, const StepTime& measured
     return LogRates{*measured.flops_per_s, flops / ranks / seconds_of(answer.walk->own), of_log / flops, counts_masked};
   };
   const LogRates now = rates(false), older = rates(true);
-  return std::abs(older.ratio - 1) < std::abs(now.ratio - 1) ? older : now;
+  return older.is_same() && !now.is_same() ? older : now;
 }
 
 std::string rates_line(const LogRates& rates) {
-  constexpr double kSameFlops = 0.02;
   std::string text =
       fmt::format("{:.3g} TFLOP/s/GPU in the log, {:.3g} predicted by Megatron's formula{}", rates.log / 1e12,
                   rates.predicted / 1e12, rates.counts_masked ? " of releases that count masked scores" : "");
-  if (std::abs(rates.ratio - 1) > kSameFlops)
+  if (!rates.is_same())
     text += fmt::format("; the log counts {:.2f}x the FLOPs of this step: another model, batch or number of GPUs",
                         rates.ratio);
   return text;

@@ -211,7 +211,8 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
   }
   if (answer.framework != nullptr) return all;
   commands::ChosenModel chosen = *answer.chosen;
-  if (!options.model.pipeline) chosen.model.order = PipelineOrder::one_f_one_b;
+  const bool is_own = options.current && options.current->model.pipeline;  // the order of the user's layout
+  if (is_own || !options.model.pipeline) chosen.model.order = PipelineOrder::one_f_one_b;
   for (const commands::Framework& framework : commands::frameworks()) {
     if (framework.runs_all()) continue;
     commands::ChosenModel own = chosen;

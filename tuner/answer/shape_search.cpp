@@ -223,8 +223,10 @@ class ShapeWalk {
   FrameworkPlans best() && {
     FrameworkPlans plans{.framework = framework_};
     if (planned_.empty()) {
-      plans.refusal = candidates_.empty() ? commonest(not_run_, plans_.candidates().fitting.size())
-                                          : commonest(refusals(), candidates_.size());
+      const bool in_time = plans_.candidates().counted_all;
+      plans.refusal = !in_time ? Refusal{.kind = Refusal::Kind::not_in_time, .reason = "no shape was found in time"}
+                      : candidates_.empty() ? commonest(not_run_, plans_.candidates().fitting.size())
+                                            : commonest(refusals(), candidates_.size());
       return plans;
     }
     plans.rows.push_back(std::move(planned_[preferred_plan()].shape));
@@ -537,14 +539,15 @@ bool is_apart(const ShapeRequest& request, const ParallelShape& p) {
   return request.fixed.recompute || p.recompute != Recompute::none || !memory_rules(p.trainer).fused_attention;
 }
 
-// Returns the same shapes with their memory as another trainer keeps it, as many as can be counted in time.
+// Returns the same shapes with their memory as another trainer keeps it: as many as can be counted in time, and until
+// one fits.
 ShapeCandidates counted_as(Trainer trainer, const ShapePlans& plans, Clock::time_point end) {
   const ShapeRequest& request = plans.request();
   const ShapeCandidates& all = plans.candidates();
   ShapeCandidates found;
   const auto count = [&](ModelShape model) {
     found.counted_all &= Clock::now() < end;
-    if (!found.counted_all) return;
+    if (!found.counted_all && !found.fitting.empty()) return;
     model.shape.parallel.trainer = trainer;
     if (!is_apart(request, model.shape.parallel)) return;
     const MemoryEstimate needed =
