@@ -110,8 +110,9 @@ int run_fit(const FitOptions& options) {
   take_network(options, out, fitted.profile);
   require_other_file(out, options.records);
   save_profile(fitted.profile, out);
-  const bool sound = std::ranges::all_of(fitted.rows, &FittedRow::good) &&
-                     std::ranges::none_of(fitted.profile.tasks, [](const TaskRow& row) { return row.verdict.weak; });
+  const bool sound =
+      std::ranges::all_of(fitted.rows, &FittedRow::good) &&
+      std::ranges::none_of(fitted.profile.tasks, [](const TaskRow& row) { return row.verdict.weak.has_value(); });
   const int code = options.strict && !sound ? kDoubtful : kOk;
   if (options.json) {
     for (const FitWarning& warning : fit_warnings(fitted)) log_warning(warning.text);
