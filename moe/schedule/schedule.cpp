@@ -101,10 +101,10 @@ void check_shape(const Schedule& schedule, const LayerCase& shape) {
                    "found dispatcher {}, expected alltoall, since it exchanges over EP and ESP at once",
                    shape.layer.dispatcher);
   if (!traits_of(schedule.flow).one_group) return;
-  require_usable(p.mp == p.esp, schedule, "found mp {} and esp {}, expected one size: its MP ranks shard the experts",
-                 p.mp, p.esp);
+  require_usable(p.mp == p.esp, schedule, "found mp {} and esp {}, expected one size: MP ranks shard its experts", p.mp,
+                 p.esp);
   require_usable(!p.ep_inside || p.ep == 1 || p.esp == 1, schedule,
-                 "found EP inside the node, expected MP there: its MP ranks shard the experts");
+                 "found EP inside the node, expected MP there: MP ranks shard its experts");
 }
 
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes) {
