@@ -238,8 +238,7 @@ TrimmedMean trimmed_mean(std::vector<double> values) {
   out.values_ = values.size();
   const double least = kept.front(), most = kept.back();
   for (double& value : values) value = std::clamp(value, least, most);
-  out.deviation = moments_of(values).deviation() / (1 - 2 * kTrimmed);
-  if (cut == 0) out.deviation = moments_of(values).deviation();
+  out.deviation = moments_of(values).deviation() / (cut == 0 ? 1 : 1 - 2 * kTrimmed);
   return out;
 }
 

@@ -44,6 +44,12 @@ void require_fields_of_runs(const LayerShape& layer) {
   });
 }
 
+void clear_fields_of_plans(LayerShape& layer) {
+  for_each_layer_field([&](const auto& field) {
+    if (field.planned_only) layer.*field.member = LayerShape{}.*field.member;
+  });
+}
+
 bool keeps_scores(DeviceKind kind, AttentionBy by) { return kind != DeviceKind::cpu && by == AttentionBy::own; }
 
 bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }

@@ -36,6 +36,8 @@ LayerDevice& cpu_layer_device();
 
 /// Throws Unsupported naming a field that the layer has set and that only planning reads (LayerField::planned_only).
 void require_fields_of_runs(const LayerShape& layer);
+/// Gives these fields their defaults.
+void clear_fields_of_plans(LayerShape& layer);
 
 /// Returns whether layers on such a device can be of this type: 16 bits are a GPU's.
 bool computes_in(DeviceKind kind, DType dtype);

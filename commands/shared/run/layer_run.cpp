@@ -336,17 +336,19 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   degrees.packing = 1;
   PlannedSchedule planned = plan(job, schedule, degrees);
   const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::most_proxy_packing(job.shape()) : ep;
-  if ((most < 2 || most < ep) && job.settings.ranks.leads())
-    log_warning(fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name, most,
-                            ep == 1 ? "EP has one device" : "the stand-in of an emulated cluster has few devices"));
-  for (degrees.packing = 2; degrees.packing <= most && ep % degrees.packing == 0; degrees.packing *= 2) try {
+  const auto warn = [&](int packing, std::string_view why) {
+    if (job.settings.ranks.leads())
+      log_warning(
+          fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name, packing, why));
+  };
+  if (ep == 1) warn(1, "EP has one device");
+  if (most < ep) warn(most, "the stand-in of an emulated cluster has few devices");
+  try {
+    for (degrees.packing = 2; degrees.packing <= most && ep % degrees.packing == 0; degrees.packing *= 2)
       planned.packed.push_back(plan(job, schedule, degrees));
-    } catch (const Unsupported& error) {
-      if (job.settings.ranks.leads())
-        log_warning(fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name,
-                                degrees.packing / 2, error.what()));
-      break;
-    }
+  } catch (const Unsupported& error) {
+    warn(degrees.packing / 2, error.what());
+  }
   for (const PlannedSchedule& packed : planned.packed) planned.run.packed.push_back(packed.run);
   return planned;
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "moe/base/check.h"
+#include "moe/layer/layer_device.h"
 #include "moe/shape/model_file.h"
 
 namespace moe::commands {
@@ -67,7 +68,7 @@ class ModuleJobs {
     LayerShape layer = model.layer;
     layer.experts = layer.experts == 0 ? kMostExpertsAlone : std::min(layer.experts, kMostExpertsAlone);
     layer.top_k = std::min(layer.top_k, layer.experts);
-    layer.node_limit = 0;
+    clear_fields_of_plans(layer);
     const int64_t seq = layer.seq;
     for (const int64_t length : {seq, seq / 4}) {
       layer.seq = std::max<int64_t>(1, length);

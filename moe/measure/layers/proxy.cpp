@@ -12,7 +12,6 @@
 #include "moe/layer/layer_device.h"
 #include "moe/measure/layers/overlap.h"
 #include "moe/schedule/schedule.h"
-#include "moe/shape/layer_fields.h"
 #include "moe/simulator/slowdown.h"
 
 namespace moe::measure {
@@ -53,9 +52,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   if (nominal.layer.shared_hidden > 0) layer.shared_hidden = whole_steps(shared, block * parallel.mp);
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
-  for_each_layer_field([&](const auto& field) {  // which no run reads
-    if (field.planned_only) layer.*field.member = LayerShape{}.*field.member;
-  });
+  clear_fields_of_plans(layer);
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
