@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "moe/base/statistics.h"
+#include "moe/record/pass_times.h"
 
 namespace moe::layerbench {
 namespace {
@@ -14,12 +15,10 @@ struct TimedChoice {
 
 // Returns none if the schedule did not run well or not often enough.
 std::optional<TimedChoice> candidate_of(const CaseRecord& record) {
-  const auto total = std::ranges::find(record.samples, "total_s", &Samples::name);
-  if (record.status != CaseStatus::ok || !record.prediction.has("total_s") || total == record.samples.end())
-    return std::nullopt;
+  if (record.status != CaseStatus::ok || !record.prediction.has("total_s")) return std::nullopt;
+  const std::vector<double> passes = passes_s(record);
   std::vector<double> halves[2];
-  for (size_t pass = 0; pass < total->values.size(); ++pass)
-    halves[pass % 2].push_back(*std::ranges::max_element(total->values[pass]));
+  for (size_t pass = 0; pass < passes.size(); ++pass) halves[pass % 2].push_back(passes[pass]);
   if (halves[1].empty()) return std::nullopt;
   return TimedChoice{record.prediction.number("total_s", record.key), {median(halves[0]), median(halves[1])}};
 }

@@ -69,15 +69,9 @@ Difference first_of(std::initializer_list<Difference> all) {
   return std::nullopt;
 }
 
-double number_or_nan(const Fields& fields, std::string_view name) {
-  const Scalar* found = fields.find(name);
-  if (found && std::holds_alternative<int64_t>(*found)) return static_cast<double>(std::get<int64_t>(*found));
-  return found && std::holds_alternative<double>(*found) ? std::get<double>(*found) : std::nan("");
-}
-
 Difference memory_difference(const Fields& a, const Fields& b) {
-  const double bytes_a = number_or_nan(a, "memory_bytes"), bytes_b = number_or_nan(b, "memory_bytes");
-  if (std::abs(bytes_a - bytes_b) <= kSameMemory * bytes_a) return {};
+  const std::optional<double> bytes_a = a.find_number("memory_bytes"), bytes_b = b.find_number("memory_bytes");
+  if (bytes_a && bytes_b && std::abs(*bytes_a - *bytes_b) <= kSameMemory * *bytes_a) return {};
   return difference("memory_bytes", a, b);
 }
 
@@ -233,11 +227,7 @@ bool in_turns(const Launches& base, const Launches& head, size_t pairs) {
 }
 
 std::optional<double> peak_bytes(const CaseRecord& record) {
-  const Scalar* found = record.summary.find("peak_bytes");
-  if (!found) return std::nullopt;
-  const double bytes = std::holds_alternative<int64_t>(*found)  ? static_cast<double>(std::get<int64_t>(*found))
-                       : std::holds_alternative<double>(*found) ? std::get<double>(*found)
-                                                                : 0;
+  const double bytes = record.summary.find_number("peak_bytes").value_or(0);
   return std::isfinite(bytes) && bytes > 0 ? std::optional(bytes) : std::nullopt;
 }
 
@@ -468,10 +458,10 @@ constexpr size_t kShownNames = 3;
 constexpr size_t kShownDigits = 12;  // of a commit
 
 std::string commit_of(const RunHeader& run) {
-  const Scalar* commit = run.git.find("commit");
+  const std::string* commit = run.git.find_text("commit");
   const Scalar* dirty = run.git.find("dirty");
-  if (!commit || !std::holds_alternative<std::string>(*commit)) return "unknown";
-  return std::get<std::string>(*commit).substr(0, kShownDigits) + (dirty && *dirty == Scalar(true) ? "-dirty" : "");
+  if (commit == nullptr) return "unknown";
+  return commit->substr(0, kShownDigits) + (dirty != nullptr && *dirty == Scalar(true) ? "-dirty" : "");
 }
 
 /// Returns "a, b, c and 2 more".

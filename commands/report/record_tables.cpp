@@ -16,24 +16,15 @@ namespace {
 constexpr size_t kLeastForQuartiles = 4;  // passes; with fewer, whiskers are the least and the most
 
 std::string text_or(const Fields& fields, std::string_view name, const std::string& otherwise = {}) {
-  const Scalar* value = fields.find(name);
-  const auto* text = value ? std::get_if<std::string>(value) : nullptr;
-  return text ? *text : otherwise;
+  const std::string* found = fields.find_text(name);
+  return found != nullptr ? *found : otherwise;
 }
 
 double number_or_nan(const Fields& fields, std::string_view name) {
-  const Scalar* value = fields.find(name);
-  if (value && std::holds_alternative<double>(*value)) return std::get<double>(*value);
-  if (value && std::holds_alternative<int64_t>(*value)) return static_cast<double>(std::get<int64_t>(*value));
-  return std::numeric_limits<double>::quiet_NaN();
+  return fields.find_number(name).value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::string first_part(const std::string& key) { return key.substr(0, key.find('/')); }
-
-const Samples* samples_of(const CaseRecord& record, std::string_view name) {
-  const auto found = std::ranges::find(record.samples, name, &Samples::name);
-  return found == record.samples.end() || found->values.empty() ? nullptr : &*found;
-}
 
 struct Whiskers {
   double low = 0, high = 0;
@@ -42,7 +33,7 @@ struct Whiskers {
 
 // Returns the quartiles over passes of the slowest rank's time; with few passes, the least and the most.
 std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view name) {
-  const Samples* samples = samples_of(record, name);
+  const Samples* samples = find_samples(record, name);
   if (samples == nullptr) return std::nullopt;
   const std::vector<double> slowest = max_over_ranks(samples->values);
   const double beside = slowest.size() < kLeastForQuartiles ? 0 : 0.25;
@@ -247,7 +238,7 @@ void RecordTables::add_model(const CaseRecord& record, size_t run) {
     model["low_s"] = rounded(whiskers->low);
     model["high_s"] = rounded(whiskers->high);
   }
-  if (const Samples* loss = samples_of(record, "loss"))
+  if (const Samples* loss = find_samples(record, "loss"))
     for (const std::vector<double>& step : loss->values)
       model["loss"].push_back(step.empty() ? Json() : rounded(step.front()));
   models_.push_back(std::move(model));

@@ -523,13 +523,12 @@ Report monta_fig14(Study& study) {
   report.comparisons = time_comparisons(profile);
   report.tables = {choice_table(profile, assumed)};
   report.shows = {stall_finding(profile, assumed),
-                  "Equation 13's limit for O3, 7/32 = 0.219 (printed 0.21), is the AllGather's time alone over the "
-                  "baseline's at equal efficiencies."};
+                  "The least time that equation 13 leaves O3, as a share of the baseline's, is 7/32 = 0.219 (printed "
+                  "0.21): that of the AllGather alone, where both networks are used equally well."};
   if (!assumed)
     report.shows.emplace_back(
-        "Without slowdowns O3 cannot be slower, as in the paper's own model: nothing is faster at any length, "
-        "where "
-        "the paper measured and chose others up to 128K.");
+        "Without slowdowns O3 is never the slower one, as in the paper's own model. The paper measured that others are "
+        "faster up to 128K, and chose them.");
   report.not_computable = {"what the priority EP > PP > CP > DP gains: the paper prints no measurement of it"};
   add_steps(report, profile, study.assumed);
   report.conventions = {

@@ -6,7 +6,6 @@
 #include "commands/shared/selection.h"
 #include "moe/plan/memory.h"
 #include "moe/prices/profile.h"
-#include "moe/record/reader.h"
 #include "moe/record/record.h"
 #include "moe/schedule/model_plan.h"
 
@@ -53,11 +52,5 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);
 /// Returns the choice restricted to plans that fit `capacity` bytes of a rank, with the whole model counted. If the
 /// capacity is unknown, everything fits.
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen);
-
-// Output of `modelbench --json` as records.
-
-/// Returns the schedules of one document, or of a list of documents, as a run without a time stamp, which documents
-/// lack. Throws BadInput "FILE: found ..., expected ..." for any other text.
-Run run_of_documents(const std::string& text, const std::string& file);
 
 }  // namespace moe::commands

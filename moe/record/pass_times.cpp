@@ -14,8 +14,8 @@ constexpr size_t kFewestPasses = 4;
 }  // namespace
 
 std::vector<double> passes_s(const CaseRecord& record) {
-  const auto totals = std::ranges::find(record.samples, "total_s", &Samples::name);
-  return totals == record.samples.end() ? std::vector<double>{} : max_over_ranks(totals->values);
+  const Samples* totals = find_samples(record, "total_s");
+  return totals != nullptr ? max_over_ranks(totals->values) : std::vector<double>{};
 }
 
 std::optional<Interval> likely_s(const CaseRecord& record) {

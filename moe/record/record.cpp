@@ -37,13 +37,22 @@ const Scalar* Fields::find(std::string_view name) const {
   return nullptr;
 }
 
-double Fields::number(std::string_view name, std::string_view where) const {
+std::optional<double> Fields::find_number(std::string_view name) const {
   const Scalar* found = find(name);
-  if (found)
-    if (const auto* real = std::get_if<double>(found)) return *real;
-  if (found)
-    if (const auto* whole = std::get_if<int64_t>(found)) return static_cast<double>(*whole);
-  bad_input("{}: {}: found {}, expected a number", where, name, describe(found));
+  if (found == nullptr) return std::nullopt;
+  if (const auto* whole = std::get_if<int64_t>(found)) return static_cast<double>(*whole);
+  const auto* real = std::get_if<double>(found);
+  return real != nullptr ? std::optional(*real) : std::nullopt;
+}
+
+const std::string* Fields::find_text(std::string_view name) const {
+  const Scalar* found = find(name);
+  return found != nullptr ? std::get_if<std::string>(found) : nullptr;
+}
+
+double Fields::number(std::string_view name, std::string_view where) const {
+  if (const auto found = find_number(name)) return *found;
+  bad_input("{}: {}: found {}, expected a number", where, name, describe(find(name)));
 }
 
 int64_t Fields::whole(std::string_view name, std::string_view where) const {
@@ -54,10 +63,13 @@ int64_t Fields::whole(std::string_view name, std::string_view where) const {
 }
 
 const std::string& Fields::text(std::string_view name, std::string_view where) const {
-  const Scalar* found = find(name);
-  if (found)
-    if (const auto* value = std::get_if<std::string>(found)) return *value;
-  bad_input("{}: {}: found {}, expected a text", where, name, describe(found));
+  if (const std::string* found = find_text(name)) return *found;
+  bad_input("{}: {}: found {}, expected a text", where, name, describe(find(name)));
+}
+
+const Samples* find_samples(const CaseRecord& record, std::string_view name) {
+  const auto found = std::ranges::find(record.samples, name, &Samples::name);
+  return found == record.samples.end() || found->values.empty() ? nullptr : &*found;
 }
 
 bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }

@@ -41,8 +41,11 @@ class Fields {
   void set(std::string_view name, Scalar value);
   const Scalar* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
+  /// These return the value if there is one of the type; a whole number is a number too.
+  std::optional<double> find_number(std::string_view name) const;
+  const std::string* find_text(std::string_view name) const;
 
-  /// These return typed values; a whole number is a number too. Throws BadInput "WHERE: NAME: found ..., expected ...".
+  /// The same for values that must be there. Throws BadInput "WHERE: NAME: found ..., expected ...".
   double number(std::string_view name, std::string_view where) const;
   int64_t whole(std::string_view name, std::string_view where) const;
   const std::string& text(std::string_view name, std::string_view where) const;
@@ -127,6 +130,8 @@ struct CaseRecord {
   std::string where;                   // "FILE:LINE" from which it was read; not part of the record
 };
 
+/// Returns the samples of that name, at least one iteration's; null if there are none.
+const Samples* find_samples(const CaseRecord& record, std::string_view name);
 /// Returns whether the record is one of many launches of a gate or a self-test, of either compared program.
 bool is_of_gate(const CaseRecord& record);
 /// Returns whether the record repeats an operation whose time was off the line of its series, which happens by chance.

@@ -171,8 +171,8 @@ void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags) {
   std::vector<TraceGroup> groups;
   for (const ScheduleRun& run : outcome.runs) {
     if (run.measured.empty()) continue;
-    const Scalar* found = run.record.parameters.find("cluster");
-    const std::string cluster = found != nullptr ? std::get<std::string>(*found) : "";
+    const std::string* found = run.record.parameters.find_text("cluster");
+    const std::string cluster = found != nullptr ? *found : "";
     const bool all = run.measured.size() * run.plan.tasks().size() <= kMostRankTasks;
     for (size_t rank = 0; rank < run.measured.size(); ++rank) {
       if (!all && static_cast<int>(rank) != run.rank) continue;
