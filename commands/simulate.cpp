@@ -297,10 +297,13 @@ std::string described(const ModelShape& model) {
 }
 
 void print_text(const commands::ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
-  const std::string head =
-      fmt::format("{} on {} ({} x {}): {}\n{}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
-                  counted(profile.nodes, "node"), profile.ranks_per_node, described(chosen.model),
-                  chosen.on_cluster.empty() ? "" : fmt::format("on {}: {}\n", profile.name, chosen.on_cluster));
+  std::string head = fmt::format("{} on {} ({} x {}): {}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
+                                 counted(profile.nodes, "node"), profile.ranks_per_node, described(chosen.model));
+  if (!chosen.on_cluster.empty()) head += fmt::format("on {}: {}\n", profile.name, chosen.on_cluster);
+  if (!chosen.replaced_mixers.empty())
+    head += fmt::format("planned as attention over all tokens: {}\n", fmt::join(chosen.replaced_mixers, ", "));
+  if (chosen.vocabulary > 0) head += "without the output projection, which tune adds\n";
+  head += '\n';
   fmt::print("{}", fitted_text(head));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
                "after backward", "a rank needs", "fits"});

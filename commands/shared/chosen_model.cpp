@@ -1,6 +1,7 @@
 #include "commands/shared/chosen_model.h"
 
 #include "moe/base/check.h"
+#include "moe/shape/hf_config.h"
 #include "moe/shape/model_file.h"
 
 namespace moe::commands {
@@ -22,6 +23,13 @@ std::string differences(const Model& elsewhere, const Model& here, const ModelFl
   differ("B", here.layer.batch, elsewhere.layer.batch, asked.get(&LayerShape::batch).has_value());
   differ("L", here.layer.seq, elsewhere.layer.seq, asked.get(&LayerShape::seq).has_value());
   return text;
+}
+
+void note_replaced_mixers(PublishedModel published, Model planned, ChosenModel& chosen) {
+  chosen.replaced_mixers = replaced_mixers(published);
+  if (chosen.replaced_mixers.empty()) return;
+  published.seq = planned.layer.seq = chosen.model.shape.layer.seq;
+  chosen.flops_share = count_model(published).forward_flops / count_model(published_model(planned)).forward_flops;
 }
 
 }  // namespace
@@ -47,6 +55,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     base = find_layer(selection.layer_file);
   }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())
     chosen.on_cluster = differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
   chosen.whole_layers = chosen.model.layers;

@@ -2,6 +2,7 @@
 // The model that a verb's flags request, or their layer as a model with one layer.
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "commands/shared/selection.h"
 #include "moe/plan/memory.h"
@@ -34,6 +35,9 @@ struct ChosenModel {
   /// What differs on this cluster: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
   std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
+  std::vector<std::string> replaced_mixers = {};  // of the published model (published_model.h)
+  /// FLOPs of the published model over those of the planned one, which may have more attention.
+  double flops_share = 1;
 };
 
 /// Returns the model on that cluster; the selection's layer flags override its own. Throws BadInput naming the flag.

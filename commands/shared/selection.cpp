@@ -43,9 +43,7 @@ Profile chosen_profile(const Selection& selection) {
                     "--cluster: found {}, this machine's threads, which tune and the benches measure; "
                     "expected a profile, as microbench --cluster {} and fit make one",
                     kHostCluster, kHostCluster);
-  Profile profile = find_profile(selection.cluster);
-  profile.nodes = selection.nodes.value_or(profile.nodes);
-  return profile;
+  return find_profile(selection.cluster, selection.nodes);
 }
 
 PricingOptions pricing_of(const Selection& selection) {

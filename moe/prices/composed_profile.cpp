@@ -156,18 +156,20 @@ class LinkModel {
 
 }  // namespace
 
-std::optional<Profile> composed_profile(const std::string& name) {
+std::optional<Profile> composed_profile(const std::string& name, std::optional<int> asked_nodes) {
   const std::optional<Words> words = words_of(name);
   if (!words) return std::nullopt;
   Profile cluster = node_of(name, words->gpu);
   const size_t x = words->size.find('x');
-  const auto nodes = whole_from(words->size.substr(0, x), 1, kMostNodes);
+  const auto named_nodes = whole_from(words->size.substr(0, x), 1, kMostNodes);
+  const auto nodes = named_nodes && asked_nodes ? asked_nodes : named_nodes;
   const auto ranks = whole_from(words->size.substr(x + 1), 1, cluster.ranks_per_node);
   require<BadInput>(
       nodes && ranks && cluster.ranks_per_node % *ranks == 0,
       "cluster: found {}, expected {}, as {}, of 1 to {} nodes and {} GPUs a node or a half, a fourth, ...",
       shown(name), kComposedForm, kComposedExample, kMostNodes, cluster.ranks_per_node);
   cluster.name = name;
+  if (*nodes != *named_nodes) cluster.name = fmt::format("{}-{}x{}-{}", words->gpu, *nodes, *ranks, words->network);
   cluster.nodes = *nodes;
   cluster.ranks_per_node = *ranks;
   std::erase_if(cluster.comm, [&](const CommRow& row) { return row.network == Network::inter || row.ranks > *ranks; });

@@ -339,11 +339,14 @@ bool is_profile_name(std::string_view text) {
   return !text.empty() && is_line(text) && text.find('/') == std::string_view::npos;
 }
 
-Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides) {
-  if (const auto known = known_config("clusters", name_or_path)) return read_profile(*known);
-  if (auto composed = composed_profile(name_or_path)) return *std::move(composed);
+Profile find_profile(const std::string& name_or_path, std::optional<int> nodes, std::vector<std::string> besides) {
+  const auto known = known_config("clusters", name_or_path);
+  if (!known)
+    if (auto composed = composed_profile(name_or_path, nodes)) return *std::move(composed);
   besides.emplace_back(kComposedExample);
-  return read_profile(find_config("clusters", name_or_path, besides));
+  Profile profile = read_profile(known ? *known : find_config("clusters", name_or_path, besides));
+  profile.nodes = nodes.value_or(profile.nodes);
+  return profile;
 }
 
 namespace {

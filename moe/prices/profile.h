@@ -204,9 +204,11 @@ Profile read_profile(const std::string& path);
 /// UTF-8 become '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
-/// Reads the profile of that name (configs/clusters/NAME.toml) or path, or composes it (composed_profile.h). Throws
-/// BadInput listing the known names and the other values that the caller accepts, `besides`.
-Profile find_profile(const std::string& name_or_path, std::vector<std::string> besides = {});
+/// Reads the profile of that name (configs/clusters/NAME.toml) or path, or composes it (composed_profile.h), with
+/// `nodes` nodes; none: as many as it says. Throws BadInput listing the known names and the other values that the caller
+/// accepts, `besides`.
+Profile find_profile(const std::string& name_or_path, std::optional<int> nodes = {},
+                     std::vector<std::string> besides = {});
 
 // Reads the fields that all tables of prices share, in a profile or assumed: the key of a row, alpha and beta.
 

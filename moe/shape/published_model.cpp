@@ -185,17 +185,23 @@ ModelCounts count_model(const PublishedModel& m) {
   return counts;
 }
 
+std::vector<std::string> replaced_mixers(const PublishedModel& m) {
+  std::vector<std::string> mixers;
+  for (const Mixer mixer : {Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba}) {
+    if (m.count_of(mixer) == 0 || (mixer == Mixer::windowed && is_windowed(m))) continue;
+    const std::string window = mixer == Mixer::windowed ? fmt::format(", {} tokens,", m.window) : "";
+    mixers.push_back(fmt::format("{}{} {}", name_of(mixer), window, in_layers(m.count_of(mixer), m.layers())));
+  }
+  return mixers;
+}
+
 std::vector<std::string> left_out_of_plans(const PublishedModel& m) {
   std::vector<std::string> lines;
   const auto add = [&](bool present, const std::string& line) {
     if (present) lines.push_back(line);
   };
-  for (const Mixer mixer : {Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba}) {
-    if (mixer == Mixer::windowed && is_windowed(m)) continue;
-    const std::string window = mixer == Mixer::windowed ? fmt::format(", {} tokens,", m.window) : "";
-    add(m.count_of(mixer) > 0, fmt::format("{}{} {}: planned as attention over all tokens", name_of(mixer), window,
-                                           in_layers(m.count_of(mixer), m.layers())));
-  }
+  for (const std::string& mixer : replaced_mixers(m))
+    lines.push_back(fmt::format("{}: planned as attention over all tokens", mixer));
   add(m.qk_norm != QkNorm::none, "norms of queries and keys");
   add(m.gated_attention, "the output gate of attention");
   add(m.sinks, "attention sinks");

@@ -79,6 +79,9 @@ struct ModelCounts {
 };
 ModelCounts count_model(const PublishedModel& model);
 
+/// Returns the mixers that plans replace by attention over all tokens: "windowed attention, 128 tokens, in 12 of 24
+/// layers".
+std::vector<std::string> replaced_mixers(const PublishedModel& model);
 /// Returns a line for each property of the published model that plans omit or replace.
 std::vector<std::string> left_out_of_plans(const PublishedModel& model);
 

@@ -78,6 +78,14 @@ TEST(ComposedProfile, RowsBetweenNodesAreTheLinks) {
   EXPECT_EQ(find_profile("h100-65536x8-ib-400").nodes, 65536);
 }
 
+TEST(ComposedProfile, OtherNodesAreComposedAnew) {
+  EXPECT_EQ(text_of(find_profile("h100-4x8-ib-400", 64)), text_of(find_profile("h100-64x8-ib-400")));
+  EXPECT_EQ(text_of(find_profile("h100-4x8-ib-400", 4)), text_of(find_profile("h100-4x8-ib-400")));
+  const Profile preset = find_profile("h100-8-nodes", 64);
+  EXPECT_EQ(preset.nodes, 64);
+  EXPECT_EQ(preset.name, "h100-8-nodes");
+}
+
 TEST(ComposedProfile, OneNodeNeedsNoNetwork) {
   const Profile one = find_profile("h100-1x8"), preset = find_profile("h100-8");
   EXPECT_EQ(one.comm.size(), preset.comm.size());

@@ -474,6 +474,33 @@ TEST(ShapeSearch, HasAnAnswerAndABoundWheneverItStops) {
   EXPECT_GT(stopped, 10);
 }
 
+// However little time there is, what a framework runs is among what it chooses from, if that fits by its own count.
+TEST(ShapeSearch, IsNoSlowerThanWhatItFoundForFrameworks) {
+  Draw draw(8);
+  Profile profile = find_profile("testbed-b");
+  profile.nodes = profile.ranks_per_node = 4;
+  std::vector<const Schedule*> all;
+  for (const Schedule& schedule : schedules()) all.push_back(&schedule);
+  int frameworks = 0;
+  for (int i = 0; i < 20; ++i) {
+    const commands::ChosenModel chosen = random_model(draw, profile.nodes, profile.ranks_per_node, 4);
+    const FoundShapes found = find_shapes({.chosen = chosen,
+                                           .global_batch = batch_of(chosen),
+                                           .profile = profile,
+                                           .schedules = all,
+                                           .frameworks = commands::frameworks(),
+                                           .seconds = 0.01});
+    for (const FrameworkPlans& plans : found.of_frameworks) {
+      if (plans.rows.empty()) continue;
+      const RankedShape& best = plans.rows.front();
+      if (best.model.shape.parallel.trainer != chosen.model.shape.parallel.trainer) continue;
+      ++frameworks;
+      EXPECT_LE(found.ranked.front().total_s(), best.total_s() * (1 + kEquallyFast)) << plans.framework->key;
+    }
+  }
+  EXPECT_GT(frameworks, 20);
+}
+
 TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   Draw draw(7);
   const Profile profile = find_profile("testbed-b");

@@ -1,5 +1,9 @@
+#include <algorithm>
 #include <gtest/gtest.h>
+#include <string>
 
+#include "tests/base/scratch.h"
+#include "tests/shape/published_configs.h"
 #include "tuner/answer/ranking.h"
 
 namespace moe::tuner {
@@ -37,6 +41,27 @@ TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   EXPECT_FALSE(rates_of(chosen, cluster, 0.5)->utilisation) << "the peak is of 16 bits";
   chosen.model.shape.layer.dtype = DType::bfloat16;
   EXPECT_DOUBLE_EQ(rates_of(chosen, cluster, 0.5)->utilisation.value(), 768 * 6 * macs / 1e12);
+}
+
+// By hand, of gpt-oss-20b's card: 3.61 B weights of a token, and scores over L tokens in 12 layers, over 128 in 12.
+TEST(Rates, CountTheWindowsThatPlansReplace) {
+  const Scratch scratch;
+  const PublishedConfig& gpt_oss =
+      *std::ranges::find(kPublishedConfigs, std::string_view("gpt-oss-20b"), &PublishedConfig::name);
+  commands::ModelFlags flags;
+  flags.model = scratch.write("config.json", std::string(gpt_oss.config));
+  const Profile cluster = find_profile("h100-8");
+  for (const int64_t seq : {4096, 32768}) {
+    commands::Selection selection;
+    selection.layer.fields.set(&LayerShape::seq, seq);
+    const commands::ChosenModel chosen = commands::chosen_model(flags, selection, cluster);
+    ASSERT_EQ(chosen.replaced_mixers.size(), 1u);
+    EXPECT_EQ(chosen.replaced_mixers.front(), "windowed attention, 128 tokens, in 12 of 24 layers");
+    const std::optional<StepRates> rates = rates_of(chosen, cluster, 1);
+    ASSERT_TRUE(rates);
+    const double scores = 12 * 4 * 64 * 64 * static_cast<double>(seq + 128);
+    EXPECT_NEAR(rates->flops_per_s / rates->tokens_per_s / (3 * (2 * 3.61e9 + scores)), 1, 5e-3) << seq;
+  }
 }
 
 }  // namespace

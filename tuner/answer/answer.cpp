@@ -239,6 +239,7 @@ Json json_of(const Answer& answer) {
             {"virtual_stages", model.split().virtual_stages},
             {"layer", commands::to_json(model.shape)},
             {"defaults", answer.defaults},
+            {"replaced_mixers", answer.chosen->replaced_mixers},
             {"framework", answer.framework ? Json(answer.framework->key) : Json(nullptr)},
             {"shapes", answer.shapes ? json_of(*answer.shapes) : Json(nullptr)},
             {"use", json_of(answer, use)},

@@ -180,18 +180,26 @@ std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& u
   return rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text};
 }
 
-// Returns which schedule is faster than the preferred one; empty if none is, or if a run or the shape search decided.
+// Returns which schedule is faster than the preferred one, unless a run or the shape search decided, and which ones the
+// time did not allow to plan.
 std::vector<std::string> preferred_items(const Answer& answer, const RankedSchedule& use) {
-  if (answer.shapes != nullptr || &use != &answer.ranking.front()) return {};
+  if (answer.shapes != nullptr) return {};
+  std::vector<std::string_view> late;
+  for (const RankedSchedule& row : answer.ranking)
+    if (row.refusal && row.refusal->kind == Refusal::Kind::not_in_time) late.push_back(row.schedule->name);
+  std::vector<std::string> items;
+  if (!late.empty()) items.push_back(fmt::format("not planned in time: {} (--all)", some_names(late)));
+  if (&use != &answer.ranking.front()) return items;
   const RankedSchedule* fastest = &use;
   for (const RankedSchedule& row : answer.ranking)
     if (row.is_usable() && row.total_s() < fastest->total_s()) fastest = &row;
-  if (same_time(fastest->total_s(), use.total_s())) return {};
-  return preference_items(
-      use, *fastest,
+  if (same_time(fastest->total_s(), use.total_s())) return items;
+  const std::string name =
       fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
-                  commands::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second)),
-      use.total_s() / fastest->total_s() - 1);
+                  commands::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second));
+  std::ranges::copy(preference_items(use, *fastest, name, use.total_s() / fastest->total_s() - 1),
+                    std::back_inserter(items));
+  return items;
 }
 
 // Returns ", kept as Megatron-Core does": by whose rules memory is counted, unless they are moetune's.
@@ -207,6 +215,8 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
   const std::string& here = answer.chosen->on_cluster;
   std::vector<std::string> lines{named(*answer.chosen)};
   if (!here.empty()) lines.push_back(fmt::format("on {}: {}", answer.cluster, here));
+  if (const auto& replaced = answer.chosen->replaced_mixers; !replaced.empty())
+    lines.push_back(fmt::format("planned as attention over all tokens: {}", fmt::join(replaced, ", ")));
   if (shaped) lines.push_back(describe_shape(answer.chosen->model));
   if (!answer.defaults.empty())
     lines.push_back(
@@ -573,15 +583,20 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
   if (!tight) text += preference_text(found);
   if (found.ranked.size() > 1 && !found.fastest && !tight)
     text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
-  std::vector<const RankedShape*> smaller;
+  std::vector<const RankedShape*> smaller, larger;  // of the Pareto front; the larger ones are a little faster
   for (const RankedShape& shape : found.ranked)
-    if (shape.pareto && &shape != &first) smaller.push_back(&shape);
-  if (smaller.empty()) return text + fmt::format("{}no other needs less memory\n", kIndent);
+    if (shape.pareto && &shape != &first)
+      (shape.best.memory_bytes < first.best.memory_bytes ? smaller : larger).push_back(&shape);
   items.clear();
+  if (!larger.empty()) items.push_back("with more memory: " + beside(found, *larger.front()));
+  const size_t begin = items.size();
   for (size_t i = 0; i < std::min(kSmaller, smaller.size()); ++i) items.push_back(beside(found, *smaller[i]));
-  items.front() = "Pareto front, with less memory: " + items.front();
+  if (smaller.empty())
+    items.emplace_back("no other needs less memory");
+  else
+    items[begin] = "Pareto front, with less memory: " + items[begin];
   if (smaller.size() > kSmaller) items.push_back(fmt::format("and {} more", smaller.size() - kSmaller));
-  items.back() += " (--top N)";
+  if (!smaller.empty()) items.back() += " (--top N)";
   return text + packed_lines(kIndent, items);
 }
 

@@ -413,7 +413,10 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   if (own.misfit) lines.push_back(own.misfit->text() + "; its time is as if it did");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
-  if (walk.steps.empty() && !own.misfit) lines.emplace_back("it is the best, or as fast");
+  if (walk.steps.empty() && !own.misfit)
+    lines.emplace_back(answer.shapes != nullptr
+                           ? "it is the best, or as fast"
+                           : "no schedule is faster; --shape auto searches the rest of the layout");
   double before_s = seconds_of(own);
   for (size_t i = 0; i < walk.steps.size(); ++i) {
     const LayoutStep& step = walk.steps[i];

@@ -248,7 +248,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
     items.push_back(fmt::format("{} runs in moetune alone", use.schedule->name));
   std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
-  std::vector<std::string_view> formats, none, almost;
+  std::vector<std::string_view> formats, none, almost, faster;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
     const commands::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
@@ -264,12 +264,16 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
       continue;
     }
     if (framework.is_exported) formats.push_back(framework.key);
+    if (row_of(answer, best->best.schedule->name) == nullptr && best->total_s() < use.total_s() * (1 - kEquallyFast))
+      faster.push_back(framework.key);
     if (std::ranges::find(framework.close, best->best.schedule->name) == framework.close.end()) continue;
     if (tight)
       almost.push_back(framework.key);
     else
       items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
   }
+  if (!faster.empty())
+    items.push_back(fmt::format("{}: faster, by a schedule that is not ranked above", fmt::join(faster, ", ")));
   if (!almost.empty()) items.push_back(fmt::format("{}: not exactly (--all)", fmt::join(almost, ", ")));
   if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
   for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));

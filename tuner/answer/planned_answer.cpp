@@ -1,6 +1,7 @@
 #include "tuner/answer/planned_answer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <utility>
 
@@ -18,10 +19,14 @@ namespace moe::tuner {
 namespace {
 
 constexpr size_t kDrawn = 3;
+constexpr std::chrono::seconds kRankingTime{45};  // for the schedules of a given shape
 
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
-  if (answer.shapes == nullptr) return request;
+  if (answer.shapes == nullptr) {
+    if (!options.run_all && options.top == 0) request.due = std::chrono::steady_clock::now() + kRankingTime;
+    return request;
+  }
   request.known = &answer.shapes->ranked.front().best;
   request.due = answer.shapes->due;
   return request;

@@ -216,7 +216,7 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
     } else if (usable && request.due && start + longest > *request.due) {
       rows.emplace_back().schedule = schedule;
       rows.back().refusal = {.kind = Refusal::Kind::not_in_time,
-                             .reason = "not planned in the time of the search for a shape (--schedule NAME)"};
+                             .reason = "not planned in the time of an answer (--schedule NAME)"};
     } else {
       rows.push_back(ranked(asked, *schedule));
       if (rows.back().is_usable()) asked.degrees.known_s[schedule] = rows.back().pass_s();
@@ -274,9 +274,9 @@ std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Pro
   const LayerShape& layer = model.shape.layer;
   const ParallelShape& p = model.shape.parallel;
   const double rank_s = step_s * p.ranks();
-  const double flops = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
+  const double planned = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
   StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.whole_micro_batches() / rank_s,
-                  flops / rank_s};
+                  chosen.flops_share * planned / rank_s};
   if (const GpuModel* gpu = profile.gpu_of(layer.dtype))
     rates.utilisation = rates.flops_per_s / gpu->tensor_flops_per_s;
   return rates;

@@ -180,6 +180,13 @@ size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
   return static_cast<size_t>(iterations - schedules.begin());
 }
 
+bool differ_in_trainer_alone(const ModelShape& a, const ModelShape& b) {
+  LayerCase as_a = b.shape;
+  as_a.parallel.trainer = a.shape.parallel.trainer;
+  return a.shape == as_a && a.micro_batches == b.micro_batches && a.order == b.order &&
+         a.virtual_stages == b.virtual_stages;
+}
+
 /// Walks through shapes by their lower bounds. Over all shapes it finds the whole front of time and memory; for a
 /// framework it only finds the preferred plan. Schedules of iterations come last because their plans take longer to
 /// make, so an answer exists before.
@@ -203,6 +210,17 @@ class ShapeWalk {
     not_run_ = most_often_first(counts);
   }
 
+  /// Plans a shape that another search found, and its schedule there, before all others.
+  void begin_with(const RankedShape& found) {
+    const auto same = [&](const Candidate& c) { return differ_in_trainer_alone(c.model, found.model); };
+    const auto candidate = std::ranges::find_if(candidates_, same);
+    if (candidate == candidates_.end()) return;  // too large as this search counts memory
+    const auto place = static_cast<size_t>(candidate - candidates_.begin());
+    found_before_.insert(place);
+    const auto schedule = static_cast<size_t>(std::ranges::find(schedules_, found.best.schedule) - schedules_.begin());
+    if (schedule < others_) plan({place, schedule, 0});
+  }
+
   /// Walks until the preferred plan is certain, or until `end` if a plan exists then. It searches as long again, or for
   /// `least` if that is longer, for slower plans with less memory. Schedules of iterations come last.
   void run(Clock::time_point end, Clock::duration least) {
@@ -212,6 +230,7 @@ class ShapeWalk {
     decide(first_end, true);
     if (others_ < schedules_.size()) {
       open_iterations();
+      plan_iterations_of_found(first_end);
       decide(first_end, true);
       attempt_stages(first_end);
     }
@@ -312,6 +331,13 @@ class ShapeWalk {
       if (others_ == 0 || candidates_[i].model.shape.parallel.pp == 1) bound(i, others_, schedules_.size());
   }
 
+  // Plans, by the schedules of iterations, the shapes of one stage that other searches found.
+  void plan_iterations_of_found(Clock::time_point end) {
+    for (const size_t candidate : found_before_)
+      for (size_t schedule = others_; schedule < schedules_.size(); ++schedule)
+        if (candidates_[candidate].model.shape.parallel.pp == 1 && Clock::now() < end) plan({candidate, schedule, 0});
+  }
+
   // Plans, by the schedules of iterations, the shapes of several stages that are fastest under other schedules. Their
   // bound is too loose to decide the other shapes.
   void attempt_stages(Clock::time_point end) {
@@ -406,6 +432,7 @@ class ShapeWalk {
   }
 
   void plan(const Open& open) {
+    if (!attempted_.insert({open.candidate, open.schedule}).second) return;
     Candidate& c = candidates_[open.candidate];
     const RankedSchedule& row = plans_.plan(c.place, *schedules_[open.schedule]);
     if (row.refusal) {
@@ -497,6 +524,8 @@ class ShapeWalk {
   OpenQueue shapes_, bounded_schedules_;
   std::vector<OnLanes> on_lanes_;
   int bounded_ = 0, bounded_before_plan_ = kBoundedAtFirst;
+  std::set<size_t> found_before_;                  // candidates that other searches found
+  std::set<std::pair<size_t, size_t>> attempted_;  // candidates and schedules that were planned or refused
   std::vector<PlannedShape> planned_;
   MemoryFront front_;
   double at_least_s_ = kNone;
@@ -601,6 +630,8 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
                     .due = after(1)};
   found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
   ShapeWalk walk(plans, request.schedules, nullptr);
+  for (const FrameworkPlans& framework : found.of_frameworks)
+    if (!framework.rows.empty()) walk.begin_with(framework.rows.front());
   walk.run(after(kSearchShare), after(kFrontShare) - start);
   std::move(walk).tell(found);
   return found;

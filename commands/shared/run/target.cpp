@@ -35,7 +35,7 @@ Target unmeasured(std::string name, std::string source, int nodes, int ranks_per
 }
 
 // Returns a profile as find_profile() does; messages list this machine's own ranks too.
-Profile profile_of(const std::string& cluster) { return find_profile(cluster, {std::string(kHostCluster)}); }
+Profile profile_of(const std::string& cluster) { return find_profile(cluster, {}, {std::string(kHostCluster)}); }
 
 // Returns whether the profile was measured on this machine's threads, computing on such a device.
 bool is_own(std::string_view name, DeviceKind device) {
