@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <fmt/ranges.h>
 #include <numeric>
 
-#include "commands/shared/frameworks.h"
 #include "commands/shared/results_json.h"
 #include "moe/base/check.h"
 #include "moe/base/table.h"
@@ -16,29 +14,17 @@
 namespace moe::commands {
 namespace {
 
-// Returns the flags' model, with the framework's rules and defaults. Throws BadInput if the framework refuses it.
-ChosenModel model_of(const MemoryOptions& o, const Profile& profile) {
-  if (o.framework.empty()) return chosen_model(o.model, o.selection, profile);
-  const Framework& framework = framework_of(o.framework);
-  ModelFlags flags = o.model;
-  flags.trainer = *framework.trainer;
-  ChosenModel chosen = chosen_model(flags, o.selection, profile);
-  if (flags.trainer == Trainer::torchtitan && !o.selection.layer.zero)
-    chosen.model.shape.parallel.zero = kMostZeroStage;  // FSDP over all replicas
-  const std::vector<std::string> refusals = refusals_of(framework, chosen.model);
-  require<BadInput>(refusals.empty(), "--framework {}: {}", framework.key, fmt::join(refusals, "; "));
-  return chosen;
-}
-
 MemoryReport report_of(const MemoryOptions& o) {
   const Profile profile = commands::chosen_profile(o.selection);
   MemoryReport report;
   report.cluster = profile.name;
-  const commands::ChosenModel chosen = model_of(o, profile);
+  const commands::ChosenModel chosen = framework_model(o.model, o.selection, profile);
   report.name = chosen.name;
-  if (!o.framework.empty()) report.framework = o.framework;
+  if (!o.model.framework.empty()) report.framework = o.model.framework;
   MemoryRequest& r = report.request;
   r.shape = chosen.model.shape;
+  if (r.shape.parallel.trainer == Trainer::torchtitan && !o.selection.layer.zero)
+    r.shape.parallel.zero = kMostZeroStage;  // FSDP over all replicas
   r.layers = chosen.model.layers;
   r.dense = chosen.model.dense;
   r.vocabulary = chosen.vocabulary;

@@ -14,7 +14,6 @@ namespace moe::commands {
 struct MemoryOptions {
   commands::Selection selection;  // cluster and layer; the layer's flags override the model's layer
   commands::ModelFlags model;
-  std::string framework;             // framework whose rules say what a rank keeps; empty: moetune's
   std::optional<double> memory_gib;  // memory of a rank; none: the profile's
   bool parm = false;                 // counts the layers of Parm that fit
   bool json = false;

@@ -206,7 +206,7 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.model.one_layer()) return run_simulate_model(options);
   check_one_layer(options);
   const Profile profile = commands::chosen_profile(options.selection);
-  const LayerCase shape = commands::chosen_case(options.selection, profile.nodes, profile.ranks_per_node);
+  const LayerCase shape = commands::framework_model(options.model, options.selection, profile).model.shape;
   require<BadInput>(shape.parallel.pp == 1, "--pp: found {} stages for one layer, once; expected --layers N with it",
                     shape.parallel.pp);
   require<BadInput>(shape.layer.parts == 1, "--parts: found {} for one layer, once; expected --layers N with it",
@@ -372,7 +372,7 @@ int run_simulate_model(const SimulateOptions& options) {
   require<BadInput>(!options.drawn, "--gantt: found {} too, expected one layer, once: a model has too many tasks",
                     found);
   const Profile profile = commands::chosen_profile(options.selection);
-  const commands::ChosenModel chosen = commands::chosen_model(asked, options.selection, profile);
+  const commands::ChosenModel chosen = commands::framework_model(asked, options.selection, profile);
   const PartitionStrategy& strategy =
       find_named(partition_strategies(), options.partition.value_or("exact"), "--partition");
   const LayerPricer pricer(profile, chosen.model.shape, commands::pricing_of(options.selection));

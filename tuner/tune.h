@@ -48,11 +48,10 @@ struct CurrentLayout {
 
 struct TuneOptions : commands::RunOptions {
   commands::Selection selection;
-  commands::ModelFlags model;
+  commands::ModelFlags model;              // framework: the only one to plan for; empty: all
   bool any_shape = false;                  // searches all parallel shapes of the same global batch for the fastest
   std::optional<int64_t> global_batch;     // samples, whose micro-batches are searched; none: as other flags say
   std::optional<CurrentLayout> current;    // the layout to compare with; none: unknown
-  std::string framework;                   // key of the only framework to plan for; empty: all
   int top = 0;                             // rows of its ranking that are shown; 0: a short answer
   bool run_all = false;                    // runs and shows every schedule, not only the best and the baselines
   bool verify = true;                      // measures, fits and checks by real runs; else plans on the profile as it is

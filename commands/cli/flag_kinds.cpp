@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "commands/cli/verbs.h"
+#include "commands/shared/frameworks.h"
 #include "commands/shared/plan_file.h"
 #include "moe/base/config_files.h"
 #include "moe/base/terminal.h"
@@ -234,6 +235,14 @@ void add_states(CLI::App& verb, commands::Selection& s) {
              "ZeRO stage: 1 shards optimizer states; in the verb memory: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
   add_recompute(verb, s);
+}
+
+void add_framework(CLI::App& verb, commands::ModelFlags& m) {
+  std::vector<std::pair<std::string, std::string>> keys;
+  for (const commands::Framework& framework : commands::frameworks()) keys.emplace_back(framework.key, framework.key);
+  add_choice(verb, "--framework", m.framework, keys,
+             "by whose rules a rank keeps weights, gradients, optimizer states and activations, and whose shapes alone "
+             "are taken; in tune its schedules alone, too; default: moetune, in tune any");
 }
 
 void add_planned_fields(CLI::App& verb, commands::Selection& s) {

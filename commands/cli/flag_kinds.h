@@ -144,6 +144,8 @@ void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
 void add_recompute(CLI::App& verb, commands::Selection& s);
 /// Adds --zero and --recompute: what a rank does not keep.
 void add_states(CLI::App& verb, commands::Selection& s);
+/// Adds --framework.
+void add_framework(CLI::App& verb, commands::ModelFlags& m);
 /// Adds the flags of fields that only planning reads.
 void add_planned_fields(CLI::App& verb, commands::Selection& s);
 /// Adds --schedule: the schedules to plan or run.

@@ -283,6 +283,7 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   add_model(verb, s.model);
   add_layer(verb, s.selection);
   begin_group(verb, kHow);
+  add_framework(verb, s.model);
   add_states(verb, s.selection);
   add_planned_fields(verb, s.selection);
   add_degrees(verb, s.selection);
@@ -307,7 +308,7 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
              "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
              "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees",
-             "--save-plan"});
+             "--save-plan",      "--framework"});
   return planning(options, commands::run_simulate);
 }
 
@@ -350,11 +351,7 @@ VerbCall add_memory(CLI::App& verb, Command&) {
   add_layer(verb, m.selection);
   verb.add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
   begin_group(verb, kHow);
-  std::vector<std::pair<std::string, std::string>> keys;
-  for (const commands::Framework& framework : commands::frameworks())
-    if (framework.trainer) keys.emplace_back(framework.key, framework.key);
-  add_choice(verb, "--framework", m.framework, keys,
-             "by whose rules a rank keeps weights, gradients, optimizer states and activations; default: moetune");
+  add_framework(verb, m.model);
   add_states(verb, m.selection);
   add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
   begin_group(verb, kOutput);

@@ -5,7 +5,6 @@
 #include "commands/cli/flag_kinds.h"
 #include "commands/cli/launch.h"
 #include "commands/cli/verbs.h"
-#include "commands/shared/frameworks.h"
 #include "commands/torch_peer.h"
 #include "layerbench/layerbench.h"
 #include "microbench/microbench.h"
@@ -121,10 +120,7 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
   add_choice(verb, "--shape", o.any_shape, {{"auto", true}, {"given", false}},
              "auto: search groups, stages and micro-batches too, at the same global batch; default: given");
   add_global_batch(verb, o.global_batch);
-  std::vector<std::pair<std::string, std::string>> keys;
-  for (const commands::Framework& framework : commands::frameworks()) keys.emplace_back(framework.key, framework.key);
-  add_choice(verb, "--framework", o.framework, keys,
-             "for a layer or a model: only schedules and shapes that it runs; default: any");
+  add_framework(verb, o.model);
   verb.add_option("--current",
                   "for a layer or a model: its current schedule and layout, to compare with the best and to walk "
                   "there in a few changes: tutel:2:2,mp=2,ep=8,micro-batches=8,zero=1,recompute=full (NAME: --batch, "

@@ -1,5 +1,8 @@
 #include "commands/shared/chosen_model.h"
 
+#include <fmt/ranges.h>
+
+#include "commands/shared/frameworks.h"
 #include "moe/base/check.h"
 #include "moe/shape/hf_config.h"
 #include "moe/shape/model_file.h"
@@ -66,7 +69,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
   chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
-  chosen.model.shape.parallel.trainer = flags.trainer;
+  const Trainer trainer = trainer_of(flags.framework);
+  chosen.model.shape.parallel.trainer = trainer;
   chosen.model.step.planned = chosen.stack;
   if (!flags.model.empty()) chosen.model.step.optimizer = OptimizerKind::adamw;
   add_ends(chosen.model, chosen.vocabulary, chosen.tied_embedding);
@@ -74,12 +78,22 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
   const int virtual_stages = chosen.model.split().virtual_stages;
-  if (one_stage || virtual_stages > 1 || (flags.trainer != Trainer::moetune && chosen.model.micro_batches > 1))
+  if (one_stage || virtual_stages > 1 || (trainer != Trainer::moetune && chosen.model.micro_batches > 1))
     chosen.model.order = PipelineOrder::one_f_one_b;
   if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
   check_virtual_stages(chosen.model.split(), chosen.model.order, chosen.model.micro_batches, "--virtual-stages");
+  return chosen;
+}
+
+ChosenModel framework_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
+  ChosenModel chosen = chosen_model(flags, selection, profile);
+  if (flags.framework.empty()) return chosen;
+  ParallelShape& p = chosen.model.shape.parallel;
+  if (p.trainer == Trainer::torchtitan && !selection.layer.zero) p.zero = 1;
+  const std::vector<std::string> refusals = refusals_of(framework_of(flags.framework), chosen.model);
+  require<BadInput>(refusals.empty(), "--framework {}: {}", flags.framework, fmt::join(refusals, "; "));
   return chosen;
 }
 

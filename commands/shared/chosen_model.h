@@ -18,7 +18,8 @@ struct ModelFlags {
   std::optional<int> micro_batches;     // each has the layer's batch; none: 1
   std::optional<std::string> pipeline;  // gpipe | 1f1b; none: 1f1b on one stage and with virtual stages, else gpipe
   std::optional<int> virtual_stages;    // model chunks per stage; none: 1
-  Trainer trainer = Trainer::moetune;   // whose rules count memory; all but moetune run several micro-batches as 1F1B
+  /// Key of the framework whose rules count memory (trainer_of()); all but moetune's run several micro-batches as 1F1B.
+  std::string framework = {};
   /// Returns whether a single layer with one micro-batch is requested rather than a model, which some flags require.
   bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
   bool operator==(const ModelFlags&) const = default;
@@ -42,6 +43,10 @@ struct ChosenModel {
 
 /// Returns the model on that cluster; the selection's layer flags override its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
+
+/// Returns the same model as the flags' framework runs it: torchtitan shards states unless a flag says otherwise.
+/// Throws BadInput where the framework refuses the shape.
+ChosenModel framework_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 
 /// Returns the schedules that a plan of the model can have, including those of whole iterations if it has several
 /// layers or micro-batches.

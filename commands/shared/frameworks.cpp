@@ -365,6 +365,10 @@ std::span<const Framework> frameworks() { return kFrameworks; }
 
 const Framework& framework_of(std::string_view key) { return *std::ranges::find(kFrameworks, key, &Framework::key); }
 
+Trainer trainer_of(std::string_view key) {
+  return key.empty() ? Trainer::moetune : framework_of(key).trainer.value_or(Trainer::moetune);
+}
+
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model) {
   if (framework.refusals == nullptr) return {};
   Refusals refusals = framework.refusals(model);

@@ -52,7 +52,7 @@ struct SettingsFormat {
 /// record can price, which `but` names. If both are empty, it runs all schedules.
 struct Framework {
   std::string_view name;
-  std::string_view key;     // name for tune --framework
+  std::string_view key;     // name for --framework
   bool is_exported = true;  // export has a format with this key for its settings
   std::span<const std::string_view> exact = {}, close = {};
   std::string_view but = {};
@@ -75,6 +75,9 @@ struct Framework {
 std::span<const Framework> frameworks();
 /// Returns the framework of that key, which must exist.
 const Framework& framework_of(std::string_view key);
+
+/// Returns whose rules count the memory of a framework's ranks: moetune's if none are known, or for an empty key.
+Trainer trainer_of(std::string_view key);
 
 /// Returns the reasons why the framework refuses the shape; empty if it runs it.
 std::vector<std::string> refusals_of(const Framework& framework, const ModelShape& model);

@@ -200,6 +200,9 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   FlagList flags(given == options.given_for.end() ? std::vector<GivenFlag>{} : given->second);
   const ModelShape& model = answer.chosen->model;
   if (!answer.defaults.empty()) set_states(model.shape.parallel, flags);
+  const Trainer trainer = model.shape.parallel.trainer;
+  if (verb == "simulate" && commands::trainer_of(options.model.framework) != trainer)
+    flags.set("--framework", std::string(options.current->file->framework->key));
   if (answer.framework != nullptr && model.micro_batches > 1)
     flags.set("--pipeline", std::string(name_of(model.order)));
   if (answer.shapes != nullptr || (options.current && options.current->names_shape())) set_shape(model, flags);

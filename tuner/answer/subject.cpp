@@ -120,16 +120,18 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
        .fixed_virtual_stages = options.model.virtual_stages.has_value(),
        .pricing = pricing_of(options),
        .framework = framework_of(options),
-       .frameworks = options.framework.empty() ? commands::frameworks() : std::span<const commands::Framework>{},
+       .frameworks = options.model.framework.empty() ? commands::frameworks() : std::span<const commands::Framework>{},
        .flag = options.any_shape ? "--shape" : "--global-batch"});
   found.pinned = pinned_by(options);
   return found;
 }
 
-// Returns the model's flags with the rules of memory.
+// Returns the model's flags with the rules of memory: the framework's, else those of the user's own file.
 commands::ModelFlags model_flags(const TuneOptions& options) {
   commands::ModelFlags flags = options.model;
-  flags.trainer = trainer_of(options);
+  const commands::Framework* framework = framework_of(options);
+  if (options.current && options.current->file && (framework == nullptr || !framework->trainer))
+    flags.framework = options.current->file->framework->key;
   return flags;
 }
 
@@ -345,14 +347,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
 }
 
 const commands::Framework* framework_of(const TuneOptions& options) {
-  return options.framework.empty() ? nullptr : &commands::framework_of(options.framework);
-}
-
-Trainer trainer_of(const TuneOptions& options) {
-  const commands::Framework* framework = framework_of(options);
-  if (framework != nullptr && framework->trainer) return *framework->trainer;
-  if (options.current && options.current->file) framework = options.current->file->framework;
-  return framework != nullptr ? framework->trainer.value_or(Trainer::moetune) : Trainer::moetune;
+  return options.model.framework.empty() ? nullptr : &commands::framework_of(options.model.framework);
 }
 
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen) {

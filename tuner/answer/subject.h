@@ -40,9 +40,6 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const comm
 /// Returns the requested framework; null if none is.
 const commands::Framework* framework_of(const TuneOptions& options);
 
-/// Returns by whose rules the answer counts memory: the framework's, else those of the user's own file, else moetune's.
-Trainer trainer_of(const TuneOptions& options);
-
 /// Returns how the profile prices what it has no row for.
 PricingOptions pricing_of(const TuneOptions& options);
 

@@ -85,7 +85,7 @@ std::string of(const commands::Selection& s) {
 std::string of(const commands::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }
 
 std::string of(const commands::ModelFlags& m) {
-  return all_of(m.model, m.layers, m.micro_batches, m.pipeline, m.virtual_stages);
+  return all_of(m.model, m.layers, m.micro_batches, m.pipeline, m.virtual_stages, m.framework);
 }
 
 std::string of(const commands::RunOptions& r) { return all_of(r.timeout_s, r.device, r.attention, r.threads); }
@@ -95,7 +95,7 @@ std::string joined(const std::vector<std::string>& words) { return fmt::format("
 std::string of(const tuner::TuneOptions& t) {
   return of(t.selection) + of(t.model) + of(static_cast<const commands::RunOptions&>(t)) + of(t.trace) +
          all_of(t.verify, t.measured_layers, t.strategy_layers, t.measure_degrees, t.iterations, t.seed, t.out, t.json,
-                t.run_all, t.strict, t.top, t.any_shape, t.global_batch, t.framework);
+                t.run_all, t.strict, t.top, t.any_shape, t.global_batch);
 }
 
 std::string of(const microbench::MicrobenchOptions& m) {

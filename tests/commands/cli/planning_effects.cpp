@@ -30,6 +30,8 @@ Effects simulate() {
   add(e, changes, base, "--jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective; --recompute full; --window 128");
   add(e, refused, base, "--parts 2");
+  add(e, changes, base + " --cluster h100-8", "--framework torchtitan");
+  add(e, refused, base + " --model-dim 1600 --heads 25", "--framework megatron");
   add(e, changes, base, "--node-limit 4");
   add(e, refused, base, "--pp 2; --zero 2; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");
@@ -105,6 +107,7 @@ Effects memory() {
   add(e, changes, "--parm --json", "--top-k 1; --experts 8");
   add(e, changes, base, "--framework deepspeed");
   add(e, changes, stages, "--framework megatron; --framework torchtitan");
+  add(e, changes, base, "--framework tutel");
   add(e, refused, stages + " --micro-batches 8 --pipeline gpipe", "--framework megatron");
   add(e, changes, "", "--json");
   return e;

@@ -2,6 +2,8 @@
 plan has; and steps of a training's log (--measured) against their definition."""
 import json
 import random
+import re
+import shlex
 import statistics
 import subprocess
 
@@ -438,6 +440,21 @@ class LayoutsTest(ProgramTest):
         other = json.loads(self.run_tune(*MODEL, *said, "--framework", "moetune").stdout)
         self.assertEqual(other["current"]["memory_bytes"], other["use"]["memory_bytes"])
         self.assertNotEqual(other["use"]["memory_bytes"], of_file["use"]["memory_bytes"])
+
+    def test_the_next_command_counts_memory_as_the_answer_does(self):
+        self.path("m.sh", MEGATRON)
+        for words, framework in ((["--framework", "megatron"], "megatron"), (["--framework", "tutel"], "tutel"),
+                                 (["--framework", "torchtitan"], "torchtitan"),
+                                 (["--current", "./m.sh"], "megatron")):
+            layout = ["--ep", 4, "--micro-batches", 2, "--pipeline", "1f1b"] if words[0] == "--framework" else []
+            answer = self.run_tune(*MODEL, *layout, *words, "--json")
+            use = json.loads(answer.stdout)["use"]
+            [command] = re.findall(r"^NEXT +(.*)$", self.run_tune(*MODEL, *layout, *words).stdout, re.MULTILINE)
+            self.assertIn(f"--framework {framework}", command)
+            words_of = shlex.split(command)
+            simulated = json.loads(self.text(*words_of[words_of.index("simulate"):words_of.index("--trace")], "--json"))
+            [row] = simulated["schedules"]
+            self.assertEqual(row["memory_bytes"], use["memory_bytes"], words)
 
     def test_frameworks_keep_what_words_say(self):
         done = self.run_tune("--model", "gpt2-xl", "--cluster", "testbed-b", "--nearest", "--current",
