@@ -202,13 +202,6 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   return items;
 }
 
-// Returns ", kept as Megatron-Core does": by whose rules memory is counted, unless they are moetune's.
-std::string kept_as_text(Trainer trainer) {
-  const auto framework =
-      std::ranges::find(commands::frameworks(), std::optional(trainer), &commands::Framework::trainer);
-  return framework->runs_all() ? "" : fmt::format(", kept as {} does", framework->name);
-}
-
 // Returns which layers or model, their groups if `shaped`, and where.
 std::vector<std::string> question_lines(const Answer& answer, const RankedSchedule& use, bool shaped) {
   const std::optional<double>& has = answer.profile->memory_bytes;
@@ -285,6 +278,12 @@ std::string text_with(const Answer& answer, const Detail& detail) {
 
 }  // namespace
 
+std::string kept_as_text(Trainer trainer) {
+  const auto framework =
+      std::ranges::find(commands::frameworks(), std::optional(trainer), &commands::Framework::trainer);
+  return framework->runs_all() ? "" : fmt::format(", kept as {} does", framework->name);
+}
+
 std::string three_digits(double seconds) {
   const auto [scale, unit] = seconds >= 1      ? std::pair(1.0, "s")
                              : seconds >= 1e-3 ? std::pair(1e3, "ms")
@@ -335,11 +334,11 @@ struct Shown {
   bool current;
 };
 
-// Returns whether the row is the user's present schedule with its degrees, and no trial ran.
+// Returns whether the row is the user's present schedule with its degrees and memory, and no trial ran.
 bool is_current(const Answer& answer, const RankedSchedule& row) {
   return answer.current && answer.trials.empty() && answer.current->schedule == row.schedule &&
          answer.current->degree_forward == row.degree_forward &&
-         answer.current->degrees_backward == row.degrees_backward;
+         answer.current->degrees_backward == row.degrees_backward && answer.current->memory_bytes == row.memory_bytes;
 }
 
 // Returns the rows to show, the fastest first.

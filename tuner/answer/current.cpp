@@ -167,6 +167,7 @@ class Way {
     change(layout, to_);
     ModelShape& model = layout.model;
     ParallelShape& p = model.shape.parallel;
+    p.trainer = to_.model.shape.parallel.trainer;
     const int split = p.cp * p.mp * p.pp;
     if (p.ranks() % split != 0 || p.pp > model.layers) return {};
     p.dp = p.ranks() / split;
@@ -403,7 +404,10 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   const Walk& walk = *answer.walk;
   const TimedLayout& own = walk.own;
   const auto [groups, cut] = short_shape(own.plan.model);
-  const std::string layout = fmt::format("{}{}{}", groups, groups.empty() ? "" : ", ", cut);
+  const Trainer trainer = own.plan.model.shape.parallel.trainer;
+  const bool as_answer = trainer == answer.chosen->model.shape.parallel.trainer;
+  const std::string layout =
+      fmt::format("{}{}{}{}", groups, groups.empty() ? "" : ", ", cut, as_answer ? "" : kept_as_text(trainer));
   if (own.plan.best.refusal)
     return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, own.plan.best.refusal->brief())};
   const double best_s = recommended(answer).total_s();

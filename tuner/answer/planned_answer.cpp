@@ -122,9 +122,9 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
   answer.published = commands::published_errors(*answer.profile, answer.chosen->name);
   answer.top = options.run_all && options.top == 0 ? static_cast<int>(answer.ranking.size()) : options.top;
   if (answer.own != nullptr && same_shape(answer.own->model, answer.chosen->model)) {
-    RankingRequest own = request;
-    own.degrees = answer.own->degrees;
-    answer.current = ranked(own, *answer.own->schedule);
+    commands::ChosenModel own = *answer.chosen;
+    own.model.shape.parallel.trainer = answer.own->model.shape.parallel.trainer;
+    answer.current = ranked({own, request.profile, answer.own->degrees, request.pricing}, *answer.own->schedule);
   }
   answer.of_frameworks = plans_of(answer, request, options);
   recommended(answer);

@@ -257,6 +257,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.measured = said.measured;
   if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;
+  if (own.file) options.model.framework = own.file->framework->key;  // whose rules of memory the layout follows
   commands::LayerFlags& layer = options.selection.layer;
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);

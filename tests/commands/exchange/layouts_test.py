@@ -7,7 +7,7 @@ import shlex
 import statistics
 import subprocess
 
-from program import PROGRAM, ProgramTest, main
+from program import PROGRAM, ROOT, ProgramTest, main
 
 MODEL = ["--model", "olmoe-1b-7b", "--layers", "4", "--cluster", "h100-8"]
 BRIDGE = """model:
@@ -438,8 +438,27 @@ class LayoutsTest(ProgramTest):
         self.assertEqual(rows["megatron"]["memory_bytes"], of_file["use"]["memory_bytes"])
         self.assertIn("kept as Megatron-Core does", self.run_tune(*MODEL, *said[:-1]).stdout)
         other = json.loads(self.run_tune(*MODEL, *said, "--framework", "moetune").stdout)
-        self.assertEqual(other["current"]["memory_bytes"], other["use"]["memory_bytes"])
+        self.assertEqual(other["current"]["memory_bytes"], of_file["current"]["memory_bytes"])
         self.assertNotEqual(other["use"]["memory_bytes"], of_file["use"]["memory_bytes"])
+        self.assertRegex(self.run_tune(*MODEL, *said[:-1], "--framework", "moetune").stdout,
+                         "YOURS  ds-moe .*, kept as Megatron-Core does: ")
+
+    def cluster(self, name, bytes_of_a_rank):
+        text = (ROOT / "configs/clusters/h100-8.toml").read_text()
+        lines = [f"memory_bytes = {bytes_of_a_rank:.0f}" if line.startswith("memory_bytes =") else line
+                 for line in text.splitlines()]
+        self.path(name, "\n".join(lines))
+        return ["--model", "olmoe-1b-7b", "--layers", "4", "--cluster", "./" + name]
+
+    def test_a_files_layout_fits_by_its_own_frameworks_rules(self):
+        self.path("m.sh", MEGATRON)
+        said = ["--current", "./m.sh", "--schedule", "ds-moe", "--json", "--framework", "moetune"]
+        whole = json.loads(self.run_tune(*MODEL, *said).stdout)
+        own, other = whole["current"]["memory_bytes"], whole["use"]["memory_bytes"]
+        self.assertLess(1.01 * other, own)
+        found = json.loads(self.run_tune(*self.cluster("between.toml", (own + other) / 2), *said).stdout)
+        self.assertEqual((found["use"]["memory_bytes"], found["current"]["memory_bytes"]), (other, own))
+        self.assertFalse(found["current"]["fits"])
 
     def test_the_next_command_counts_memory_as_the_answer_does(self):
         self.path("m.sh", MEGATRON)
