@@ -60,8 +60,27 @@ struct Found {
   bool measured = true, exact = true;
 };
 
+// Refuses a framework whose plans tune found too large, and names those that have one in the same records.
+void require_fits(const ExportOptions& options, const commands::Framework& runs) {
+  std::string reason;
+  std::vector<std::string_view> others;
+  for (const commands::Framework& framework : commands::frameworks())
+    if (framework.is_exported) others.push_back(framework.key);
+  for (const CaseRecord& record : read_last_run(options.file).cases) {
+    const std::string framework = framework_of(record);
+    if (framework.empty() || record.status != CaseStatus::unsupported) continue;
+    if (!options.only.empty() && layer_of(record) != options.only) continue;
+    if (framework == runs.key && record.prediction.has("fits")) reason = record.reason;
+    std::erase(others, framework);
+  }
+  require<BadInput>(reason.empty(), "{}: found no plan that {} runs ({}), expected one; {}", options.file, runs.name,
+                    reason,
+                    others.empty() ? "no framework has one" : fmt::format("{} have one", fmt::join(others, ", ")));
+}
+
 Found find_cases(const ExportOptions& options, const commands::Framework& runs) {
   Found found{.cases = timed_cases(options.file, options.only, false, runs.key), .measured = false};
+  require_fits(options, runs);
   const auto planned_for_it =
       std::ranges::find(found.cases, runs.key, [](const TimedCase& c) { return framework_of(c.record); });
   if (planned_for_it != found.cases.end()) {
@@ -88,7 +107,7 @@ std::vector<std::string> notes_on(const Found& found, const commands::Framework&
   std::vector<std::string> notes{fmt::format("{}: forward + backward, {}, on {}", described(chosen), how,
                                              chosen.record.parameters.text("cluster", chosen.record.where))};
   if (!found.exact) notes.push_back(fmt::format("{} runs it but for {}", runs.name, runs.but));
-  if (fastest.record.key != chosen.record.key)
+  if (fastest.seconds < chosen.seconds)
     notes.push_back(fmt::format(
         "the fastest that was {} is {}, which {} does not run: what it runs takes {:.3f} times as long",
         found.measured ? "measured" : "predicted", described(fastest), runs.name, chosen.seconds / fastest.seconds));

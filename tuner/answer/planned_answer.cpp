@@ -44,6 +44,7 @@ CaseRecord record_of(const RankedSchedule& row, const commands::ChosenModel& cho
   if (row.refusal) {
     record.status = CaseStatus::unsupported;
     record.reason = row.refusal->text();
+    if (row.refusal->kind == Refusal::Kind::too_large) record.prediction.set("fits", std::string("no"));
     return record;
   }
   record.degree_forward = row.degree_forward;
@@ -61,6 +62,14 @@ CaseRecord record_of(const RankedSchedule& row, const commands::ChosenModel& cho
   if (const std::string weak = weak_rows(row.notes); !weak.empty()) record.prediction.set("weak_rows", weak);
   record.bound_s = row.bound_s;
   return record;
+}
+
+// Returns the answer's shape with the reason why the framework runs nothing.
+RankedShape refused_shape(const Answer& answer, const FrameworkPlans& plans) {
+  RankedShape shape{answer.chosen->model, {}};
+  shape.best.schedule = plans.framework->schedules().front();
+  shape.best.refusal = plans.refusal;
+  return shape;
 }
 
 // The flags of a command line, each at most once.
@@ -156,8 +165,8 @@ void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoi
     if (writer.find(key_of(answer, row)) == nullptr) group.cases.push_back(record_of(row, *answer.chosen, answer));
   if (!group.cases.empty()) writer.append(group);
   for (const FrameworkPlans& plans : answer.of_frameworks) {
-    if (plans.rows.empty() || is_ranked(answer, plans.rows.front())) continue;
-    const RankedShape& best = plans.rows.front();
+    if (!plans.rows.empty() && is_ranked(answer, plans.rows.front())) continue;
+    const RankedShape best = plans.rows.empty() ? refused_shape(answer, plans) : plans.rows.front();
     commands::ChosenModel chosen = *answer.chosen;
     chosen.model = best.model;
     CaseRecord record = record_of(best.best, chosen, answer);

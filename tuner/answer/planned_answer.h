@@ -21,7 +21,7 @@ void require_any_plan(const TuneOptions& options, Answer answer);
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer);
 
 /// Appends a record a ranked schedule, "plan/NAME/SCHEDULE", all in one line, and one for each framework whose plan is
-/// none of these, "framework/NAME/FRAMEWORK". `degrees`: as they were asked for.
+/// none of these, or that runs nothing, "framework/NAME/FRAMEWORK". `degrees`: as they were asked for.
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees);
 
 /// Appends the answer's parts as the record "answer/NAME", with what is recommended.

@@ -460,6 +460,31 @@ class LayoutsTest(ProgramTest):
         self.assertEqual((found["use"]["memory_bytes"], found["current"]["memory_bytes"]), (other, own))
         self.assertFalse(found["current"]["fits"])
 
+    def test_what_does_not_fit_a_framework_is_not_exported(self):
+        layout = ["--mp", 2, "--ep", 4, "--esp", 1, "--batch", 1, "--micro-batches", 4, "--pipeline", "1f1b",
+                  "--schedule", "ds-moe", "--recompute", "full", "--zero", 1]
+        answer = json.loads(self.run_tune(*MODEL, *layout, "--json").stdout)
+        needed = {row["framework"]: row["memory_bytes"] for row in answer["frameworks"] if row["status"] == "ok"}
+        least, most = (side(("megatron", "deepspeed"), key=needed.get) for side in (min, max))
+        self.assertLess(1.01 * needed[least], needed[most])
+        small = self.cluster("small.toml", (needed[least] + needed[most]) / 2)
+        answer = json.loads(self.run_tune(*small, *layout, "--json").stdout)
+        [row] = [row for row in answer["frameworks"] if row["framework"] == most]
+        self.assertIn("does not fit", row["reason"])
+        [case] = [case for case in map(json.loads, self.path_text("r.jsonl").splitlines())
+                  if case.get("parameters", {}).get("framework") == most]
+        [table] = case["tables"]
+        self.assertEqual(table["rows"], [[most]])
+        shared = table["columns"][1]
+        self.assertEqual((shared["status"], shared["reason"], shared["prediction.fits"]),
+                         ("unsupported", row["reason"], "no"))
+        for name in (most, *(("megatron-bridge", "nemo") if most == "megatron" else ())):
+            error = self.refused("export", name, "r.jsonl")
+            for words in ("r.jsonl: found no plan that ", row["reason"], least):
+                self.assertIn(words, error)
+            self.assertNotIn(f"{most},", error)
+        self.assertTrue(self.text("export", least, "r.jsonl"))
+
     def test_the_next_command_counts_memory_as_the_answer_does(self):
         self.path("m.sh", MEGATRON)
         for words, framework in ((["--framework", "megatron"], "megatron"), (["--framework", "tutel"], "tutel"),
