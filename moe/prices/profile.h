@@ -204,9 +204,9 @@ Profile read_profile(const std::string& path);
 /// UTF-8 become '?'.
 void write_profile(const Profile& profile, std::ostream& out);
 
-/// Reads the profile of that name (configs/clusters/NAME.toml) or path, or composes it (composed_profile.h), with
-/// `nodes` nodes; none: as many as it says. Throws BadInput listing the known names and the other values that the caller
-/// accepts, `besides`.
+/// Reads the profile of that name (configs/clusters/NAME.toml) or path, or composes it (composed_profile.h); `nodes`
+/// replaces its number of nodes. Throws BadInput listing the known names and the other values that the caller accepts,
+/// `besides`.
 Profile find_profile(const std::string& name_or_path, std::optional<int> nodes = {},
                      std::vector<std::string> besides = {});
 

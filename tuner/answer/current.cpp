@@ -11,6 +11,7 @@
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
 #include "tuner/answer/answer_text.h"
+#include "tuner/answer/framework_plans.h"
 #include "tuner/answer/subject.h"
 
 namespace moe::tuner {
@@ -95,18 +96,26 @@ std::vector<Change> changes() {
           pair(&P::cp, &P::mp)};
 }
 
-/// Times layouts with the answer's prices.
+// Returns what the framework of the user's file runs best; null: nothing, no file, or the answer is for one framework.
+const RankedShape* best_of_file(const Answer& answer) {
+  if (answer.framework != nullptr || !answer.own->file) return nullptr;
+  const auto plans = std::ranges::find(answer.of_frameworks, answer.own->file->framework, &FrameworkPlans::framework);
+  return plans == answer.of_frameworks.end() ? nullptr : best_of(answer, *plans);
+}
+
+/// Times layouts with the answer's prices. The way leads to the recommended plan or, from a file, to the best of the
+/// file's framework.
 class Way {
  public:
   Way(const TuneOptions& options, const Answer& answer)
       : answer_(answer), pricing_(pricing_of(options)), unlimited_(*answer.profile) {
     unlimited_.memory_bytes.reset();
-    const ModelShape& model = answer.chosen->model;
-    samples_ = samples_of(model);
+    samples_ = samples_of(answer.chosen->model);
     from_ = {answer.own->model, answer.own->schedule, answer.own->degrees};
-    const RankedSchedule& use = recommended(answer);
-    to_ = {model, use.schedule, options.selection.degrees};
-    target_.plan = {model, use};
+    const RankedShape* of_file = best_of_file(answer);
+    framework_ = of_file != nullptr ? answer.own->file->framework : answer.framework;
+    target_.plan = of_file != nullptr ? *of_file : RankedShape{answer.chosen->model, recommended(answer)};
+    to_ = {target_.plan.model, target_.plan.best.schedule, options.selection.degrees};
   }
 
   Walk walk() {
@@ -179,7 +188,7 @@ class Way {
     std::optional<ModelShape> found = divided(std::move(model), *answer_.chosen);
     if (!found) return {};
     model = *std::move(found);
-    if (answer_.framework != nullptr && !commands::refusals_of(*answer_.framework, model).empty()) return {};
+    if (framework_ != nullptr && !commands::refusals_of(*framework_, model).empty()) return {};
     if (same(layout, at)) return {};
     return layout;
   }
@@ -225,6 +234,7 @@ class Way {
   }
 
   const Answer& answer_;
+  const commands::Framework* framework_ = nullptr;  // whose settings the changes are; null: any
   const PricingOptions pricing_;
   Profile unlimited_;
   int64_t samples_ = 1;
@@ -417,10 +427,12 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   if (own.misfit) lines.push_back(own.misfit->text() + "; its time is as if it did");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
-  if (walk.steps.empty() && !own.misfit)
-    lines.emplace_back(answer.shapes != nullptr
-                           ? "it is the best, or as fast"
-                           : "no schedule is faster; --shape auto searches the rest of the layout");
+  if (walk.steps.empty() && !own.misfit) {
+    const std::string of_file =
+        best_of_file(answer) != nullptr ? fmt::format(" that {} runs", answer.own->file->framework->name) : "";
+    lines.push_back(fmt::format("it is the best{}, or as fast{}", of_file,
+                                answer.shapes != nullptr ? "" : ", of this layout (--shape auto searches others)"));
+  }
   double before_s = seconds_of(own);
   for (size_t i = 0; i < walk.steps.size(); ++i) {
     const LayoutStep& step = walk.steps[i];
