@@ -190,6 +190,11 @@ class LayoutsTest(ProgramTest):
             self.path(name, text)
             found = self.current("./" + name, "--shape", "auto", "--schedule", "ds-moe")
             self.assertIn(key, " ".join(setting for step in found["steps"] for setting in step["settings"]))
+            # Of all schedules, the way leads to the best of those that the file's framework runs.
+            found = self.current("./" + name, "--shape", "auto")
+            flags = [flag for step in found["steps"] for flag in step["flags"]]
+            self.assertTrue(flags)
+            self.assertFalse([flag for flag in flags if flag.startswith("--schedule")], flags)
 
     def test_what_a_file_does_not_say_is_its_frameworks_default(self):
         self.path("b.yaml", "model: {tensor_model_parallel_size: 2}\ntrain: {micro_batch_size: null}\n")
