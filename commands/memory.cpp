@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/ranges.h>
 #include <numeric>
 
 #include "commands/shared/results_json.h"
@@ -37,6 +38,23 @@ MemoryReport report_of(const MemoryOptions& o) {
   return report;
 }
 
+// Returns how much a rank needs that keeps less, where it has too little: "--zero 1 --recompute full: 64.00 GiB".
+std::vector<std::string> smaller(const MemoryReport& report) {
+  std::vector<std::string> items;
+  if (!report.capacity_bytes || !misfit(estimate_memory(report.request), *report.capacity_bytes)) return items;
+  for (const Recompute again : {Recompute::none, Recompute::selective, Recompute::full}) {
+    MemoryRequest less = report.request;
+    ParallelShape& p = less.shape.parallel;
+    if (again < p.recompute || (again == Recompute::full && less.shape.layer.parts > 1)) continue;
+    std::string flags = p.zero > 0 ? "" : "--zero 1";
+    if (again != p.recompute) flags += fmt::format("{}--recompute {}", flags.empty() ? "" : " ", name_of(again));
+    p.zero = std::max(p.zero, 1);
+    p.recompute = again;
+    if (!flags.empty()) items.push_back(fmt::format("{}: {}", flags, human_bytes(estimate_memory(less).total())));
+  }
+  return items;
+}
+
 void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
@@ -51,6 +69,8 @@ void print_text(const MemoryReport& report) {
       name_of(p.recompute));
   const std::string rules = report.framework == "moetune" ? "" : fmt::format(", kept as {} does", report.framework);
   fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how + rules), table);
+  if (const std::vector<std::string> less = smaller(report); !less.empty())
+    fmt::print("keeping less: {}\n", fmt::join(less, "; "));
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
                report.cluster);

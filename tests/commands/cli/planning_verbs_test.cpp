@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cctype>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -78,6 +79,27 @@ pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe),
   --------  ---------  ---------  -----------  --------  --------  ------------
   1.67 GiB   1.67 GiB   3.34 GiB    387.6 MiB  68.0 MiB  7.12 GiB          65 %
 )");
+}
+
+// What does not fit is followed by what a rank needs that keeps less, as the same flags print it.
+TEST_F(PlanningVerbs, MemoryThatDoesNotFitSaysWhatWould) {
+  const std::vector<std::string> asked{"memory", "--model", "qwen3-30b-a3b", "--cluster", "h100-8"};
+  const std::string out = run(asked).out;
+  const size_t line = out.find("keeping less: --zero 1: ");
+  ASSERT_NE(line, std::string::npos) << out;
+  for (const std::vector<std::string>& flags :
+       {std::vector<std::string>{"--zero", "1"}, {"--zero", "1", "--recompute", "full"}}) {
+    std::vector<std::string> less = asked;
+    less.insert(less.end(), flags.begin(), flags.end());
+    const Json json = json_of(less);
+    double total = 0;
+    for (const Json& e : json["estimates"])
+      if (e["activations_model"] == "counted") total = e["total_bytes"];
+    EXPECT_NE(out.find(fmt::format("{}: {:.2f} GiB", fmt::join(flags, " "), total / (1 << 30)), line),
+              std::string::npos)
+        << out;
+  }
+  EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("keeping less"), std::string::npos);
 }
 
 TEST_F(PlanningVerbs, MemoryAsJson) {
