@@ -62,11 +62,12 @@ void print_text(const MemoryReport& report) {
   const std::string what =
       fmt::format("{} on {} ({} x {}): {}", report.name.empty() ? "layer" : report.name, report.cluster,
                   counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
+  const std::string ends = describe_ends(r.split());
   const std::string how = fmt::format(
-      "pp {} dp {}{} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}", p.pp,
-      p.dp, p.cp > 1 ? fmt::format(" cp {}", p.cp) : "", p.mp, p.ep, p.esp, p.edp, p.zero,
-      micro_batches_in_flight(r, estimate_memory(r).stage), r.micro_batches, describe_order(r.order, r.virtual_stages),
-      name_of(p.recompute));
+      "pp {}{} dp {}{} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}", p.pp,
+      ends.empty() ? "" : " " + ends, p.dp, p.cp > 1 ? fmt::format(" cp {}", p.cp) : "", p.mp, p.ep, p.esp, p.edp,
+      p.zero, micro_batches_in_flight(r, estimate_memory(r).stage), r.micro_batches,
+      describe_order(r.order, r.virtual_stages), name_of(p.recompute));
   const std::string rules = report.framework == "moetune" ? "" : fmt::format(", kept as {} does", report.framework);
   fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how + rules), table);
   if (const std::vector<std::string> less = smaller(report); !less.empty())

@@ -291,8 +291,10 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
 
 // Returns the model as text: "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
 std::string described(const ModelShape& model) {
-  return fmt::format("{}, {}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
-                     counted(model.shape.parallel.pp, "stage"), counted(model.whole_micro_batches(), "micro-batch"),
+  const std::string ends = describe_ends(model.split());
+  return fmt::format("{}, {}{}{}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
+                     counted(model.shape.parallel.pp, "stage"), ends.empty() ? "" : " ", ends,
+                     counted(model.whole_micro_batches(), "micro-batch"),
                      model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model)));
 }
 

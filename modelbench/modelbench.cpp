@@ -100,7 +100,7 @@ int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, cons
   cut.step.tied = tied;
   while (cut.layers > cut.shape.parallel.pp && cut.dense.in(0, cut.layers - 1) < cut.layers - 1 &&
          misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes))
-    --cut.layers;
+    cut = first_layers(cut, cut.layers - 1);
   return cut.layers;
 }
 
@@ -226,6 +226,9 @@ class Modelbench {
     for (const auto& [name, value] : commands::group_parameters(job.shape().parallel)) parameters.set(name, value);
     if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
       parameters.set("virtual_stages", int64_t{chunks});
+    const LayerShape& layer = job.shape().layer;
+    if (layer.first_stage_layers > 0) parameters.set("first_stage_layers", layer.first_stage_layers);
+    if (layer.last_stage_layers > 0) parameters.set("last_stage_layers", layer.last_stage_layers);
     results.outcome = commands::run_layer_job(job, parameters);
     results.use = utilisation_of(job.predicted_by, job.shape(),
                                  {job.model.layers, job.model.micro_batches, chosen_.vocabulary, job.model.dense},
@@ -274,12 +277,10 @@ class Modelbench {
       job.schedules = {&find_schedule(plan_->schedule)};
       return job;
     }
-    job.model = chosen_.model;
+    job.model = first_layers(chosen_.model, layers);
     // A model's loss is a mean over the tokens of all micro-batches, and so are the losses of its gates.
     job.model.shape.layer.aux_loss /= chosen_.model.micro_batches;
     job.model.shape.layer.z_loss /= chosen_.model.micro_batches;
-    job.model.layers = layers;
-    job.model.dense = chosen_.model.dense.first(layers);
     job.model.step = {true, optimizer_.clip_norm > 0, optimizer_.kind, chosen_.tied_embedding};
     add_end_tasks(job.model, chosen_.vocabulary);
     return job;
@@ -293,6 +294,7 @@ class Modelbench {
     const int64_t group = mp_tokens(chosen_.model.shape) / p.mp;
     layer.batch *= int64_t{p.dp} * chosen_.model.whole_micro_batches();
     layer.parts = 1;
+    layer.first_stage_layers = layer.last_stage_layers = 0;
     const std::string rows = layer.capacity_factor ? fmt::format(", rows {} for each {} tokens",
                                                                  name_of(chosen_.model.shape.rounding), group)
                                                    : "";

@@ -17,6 +17,7 @@ class LayoutWords {
     app_.set_help_flag();
     add_batch(app_, selection_);
     add_groups(app_, selection_);
+    add_stage_layers(app_, selection_);
     add_micro_batches(app_, layout_.model);
     add_global_batch(app_, layout_.global_batch);
     add_states(app_, selection_);

@@ -206,6 +206,12 @@ void add_batch(CLI::App& verb, commands::Selection& s) {
   });
 }
 
+void add_stage_layers(CLI::App& verb, commands::Selection& s) {
+  for_each_layer_field([&](const auto& field) {
+    if (field.key == "first_stage_layers" || field.key == "last_stage_layers") add_field(verb, field, s.layer.fields);
+  });
+}
+
 void add_groups(CLI::App& verb, commands::Selection& s) {
   commands::LayerFlags& l = s.layer;
   add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --cp, --mp and --pp leave", {1, 1e6});

@@ -138,6 +138,8 @@ void add_layer(CLI::App& verb, commands::Selection& s);
 /// Adds only --batch.
 void add_batch(CLI::App& verb, commands::Selection& s);
 void add_groups(CLI::App& verb, commands::Selection& s);
+/// Adds the flags of the fields that say how many layers the first and the last pipeline stage have.
+void add_stage_layers(CLI::App& verb, commands::Selection& s);
 /// Adds --global-batch.
 void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
 /// Adds --recompute: what a backward recomputes.

@@ -244,6 +244,8 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   if (p.cp > 1) a.add("--cp-comm-type", "all_gather");
   add_setting("--pp", p.pp, a);
   if (tuned.model.virtual_stages > 1) add_setting("--virtual-stages", tuned.model.virtual_stages, a);
+  if (l.first_stage_layers > 0) add_setting("--first-stage-layers", l.first_stage_layers, a);
+  if (l.last_stage_layers > 0) add_setting("--last-stage-layers", l.last_stage_layers, a);
   add_setting("--ep", p.ep, a);
 }
 
@@ -374,6 +376,8 @@ void write_overrides(const ExportOptions& options, std::string_view format_name,
   }
   set("--pp", p.pp);
   if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);
+  if (l.first_stage_layers > 0) set("--first-stage-layers", l.first_stage_layers);
+  if (l.last_stage_layers > 0) set("--last-stage-layers", l.last_stage_layers);
   set("--ep", p.ep);
   set("--esp", p.esp);
   set("--batch", l.batch);

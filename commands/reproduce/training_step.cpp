@@ -104,7 +104,7 @@ Step replayed(const LayerPricer& pricer, ModelShape model, int micro_batches) {
 
 // Returns the step of all of the model's micro-batches.
 Step whole_step(const LayerPricer& pricer, const ModelShape& model) {
-  check_virtual_stages(model.split(), model.order, model.micro_batches);
+  check_stages(model.split(), model.order, model.micro_batches);
   const int stages = model.shape.parallel.pp, count = model.micro_batches;
   const int shorter = std::min(count, 2 * stages), longer = std::min(count, 3 * stages);
   Step step = replayed(pricer, model, longer);
@@ -218,7 +218,7 @@ PredictedStep predicted_step(const PublishedRun& run) {
     }
     out.step_s = step.busy_s + step.costs["bubble"];
     out.costs = step.costs;
-    out.passes = static_cast<double>(layers_in(chosen.model.split(), 0)) * count;
+    out.passes = static_cast<double>(most_layers(chosen.model.split())) * count;
     if (run.overlap == "1f1b-ep") {  // all except those of the first and the last micro-batch
       double computing = 0;
       for (const std::string_view cost : {"attention", "experts", "dense", "gate", "permute", "head"})

@@ -83,7 +83,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   if (flags.pipeline) chosen.model.order = pipeline_order_from(*flags.pipeline, "--pipeline");
   require<BadInput>(!flags.pipeline || chosen.model.micro_batches > 1,
                     "--pipeline: found one micro-batch, which has one order; expected --micro-batches N with it");
-  check_virtual_stages(chosen.model.split(), chosen.model.order, chosen.model.micro_batches, "--virtual-stages");
+  check_stages(chosen.model.split(), chosen.model.order, chosen.model.micro_batches, "--virtual-stages");
   return chosen;
 }
 

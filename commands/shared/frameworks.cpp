@@ -11,18 +11,21 @@ constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
 constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmoe-no-partition"},
     kAlmostOfFsmoe{"fsmoe"}, kOverlapped{"pair-1f1b"};
 
-constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity";
-constexpr std::string_view kUnevenStages = "all stages have as many layers", kOtherMemory = "no plan moves states away",
-                           kOtherShards = "no plan shards weights";
+constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity",
+                           kFirstStage = "--first-stage-layers", kLastStage = "--last-stage-layers";
+constexpr std::string_view kUnevenStages = "all stages but the first and the last have as many layers",
+                           kOtherMemory = "no plan moves states away", kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
-constexpr std::array<SettingName, 13> kMegatronArguments{
+constexpr std::array<SettingName, 15> kMegatronArguments{
     {{"--mp", "--tensor-model-parallel-size"},
      {"--cp", "--context-parallel-size"},
      {"--ep", "--expert-model-parallel-size"},
      {"--esp", "--expert-tensor-parallel-size"},
      {"--pp", "--pipeline-model-parallel-size"},
      {"--virtual-stages", "--num-virtual-stages-per-pipeline-rank"},
+     {kFirstStage, "--decoder-first-pipeline-num-layers", SettingKind::own_layers},
+     {kLastStage, "--decoder-last-pipeline-num-layers", SettingKind::own_layers},
      {"--batch", "--micro-batch-size"},
      {"--global-batch", "--global-batch-size"},
      {kZero, "--use-distributed-optimizer", SettingKind::shards},
@@ -35,13 +38,15 @@ constexpr std::array<SettingDefault, 6> kMegatronDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
 
 // Source: ConfigContainer of megatron/bridge/training/config.py; its recipes shard the optimizer's states.
-constexpr std::array<SettingName, 11> kBridgeKeys{
+constexpr std::array<SettingName, 13> kBridgeKeys{
     {{"--mp", "model.tensor_model_parallel_size"},
      {"--cp", "model.context_parallel_size"},
      {"--ep", "model.expert_model_parallel_size"},
      {"--esp", "model.expert_tensor_parallel_size"},
      {"--pp", "model.pipeline_model_parallel_size"},
      {"--virtual-stages", "model.virtual_pipeline_model_parallel_size"},
+     {kFirstStage, "model.num_layers_in_first_pipeline_stage", SettingKind::own_layers},
+     {kLastStage, "model.num_layers_in_last_pipeline_stage", SettingKind::own_layers},
      {"--batch", "train.micro_batch_size"},
      {"--global-batch", "train.global_batch_size"},
      {kZero, "ddp.use_distributed_optimizer", SettingKind::shards},
@@ -51,13 +56,15 @@ constexpr std::array<SettingDefault, 6> kBridgeDefaults{
     {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "1"}, {kRecompute, "selective"}}};
 
 // Source: MegatronStrategy of nemo/lightning/pytorch/strategies and PreTrainingDataModule of nemo/collections/llm.
-constexpr std::array<SettingName, 13> kNemoKeys{
+constexpr std::array<SettingName, 15> kNemoKeys{
     {{"--mp", "trainer.strategy.tensor_model_parallel_size"},
      {"--cp", "trainer.strategy.context_parallel_size"},
      {"--ep", "trainer.strategy.expert_model_parallel_size"},
      {"--esp", "trainer.strategy.expert_tensor_parallel_size"},
      {"--pp", "trainer.strategy.pipeline_model_parallel_size"},
      {"--virtual-stages", "trainer.strategy.virtual_pipeline_model_parallel_size"},
+     {kFirstStage, "model.config.num_layers_in_first_pipeline_stage", SettingKind::own_layers},
+     {kLastStage, "model.config.num_layers_in_last_pipeline_stage", SettingKind::own_layers},
      {"--batch", "data.micro_batch_size"},
      {"--global-batch", "data.global_batch_size"},
      {kZero, "trainer.strategy.ddp.use_distributed_optimizer", SettingKind::shards},
@@ -208,6 +215,11 @@ void refuse_cp(std::string_view name, const ParallelShape& p, Refusals& refusals
   if (p.cp > 1) refusals.push_back(fmt::format("{} has no AllGather of keys and values over CP {}", name, p.cp));
 }
 
+void refuse_own_ends(std::string_view name, const ModelShape& model, Refusals& refusals) {
+  if (model.split().has_own_ends())
+    refusals.push_back(fmt::format("{} has no numbers of layers of the first and the last stage", name));
+}
+
 // Source: the checks of megatron/training/arguments.py and megatron/core/transformer/transformer_config.py.
 Refusals megatron_refusals(const ModelShape& model) {
   const LayerShape& l = model.shape.layer;
@@ -222,7 +234,10 @@ Refusals megatron_refusals(const ModelShape& model) {
     add(fmt::format("{} key-value heads over TP {}{}", l.kv_heads, p.mp,
                     p.mp % l.kv_heads == 0 ? ", before release 0.16" : ""));
   needs_multiple("tokens a sample with --sequence-parallel", l.seq / p.cp, "TP", p.mp);
-  needs_multiple("layers", model.layers, "PP", p.pp);
+  if (const StageSplit split = model.split(); split.has_own_ends())
+    needs_multiple("layers", split.others().layers, "the other stages,", std::max(split.others().stages, 1));
+  else
+    needs_multiple("layers", model.layers, "PP", p.pp);
   if (l.node_limit > 0) needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
   if (l.bias && p.esp > 1) add(fmt::format("experts with biases over ETP {}", p.esp));
   if (has_order(model, PipelineOrder::gpipe)) add("gpipe: its order of micro-batches is 1F1B");
@@ -253,6 +268,7 @@ Refusals fsmoe_refusals(const ModelShape& model) {
     refusals.push_back(
         fmt::format("the published layer shards experts over its TP ranks: MP is {}, ESP {}", p.mp, p.esp));
   if (is_gated(l.ffn)) refusals.emplace_back("the published layer's backward is of ReLU alone");
+  refuse_own_ends("the published layer", model, refusals);
   if (l.shared_hidden > 0) refusals.emplace_back("the published layer has no shared expert");
   refuse_cp("the published layer", p, refusals);
   return refusals;
@@ -292,6 +308,7 @@ Refusals torchtitan_refusals(const ModelShape& model) {
     refusals.push_back(fmt::format("torchtitan shards experts over 1 or all TP ranks: TP is {}, ESP {}", p.mp, p.esp));
   if (p.esp == 1 && p.mp > 1 && p.ep > 1 && p.ep % p.mp != 0)
     refusals.push_back(fmt::format("torchtitan refuses EP {} that is no multiple of TP {}", p.ep, p.mp));
+  refuse_own_ends("torchtitan", model, refusals);
   refuse_ep_inside("torchtitan", p, refusals);
   refuse_gpipe_on_one_stage("torchtitan", model, refusals);
   return refusals;
@@ -309,6 +326,7 @@ std::string setting_value(SettingKind kind, std::string_view value) {
     case SettingKind::optimizer:
       return none ? "fused_adam" : "mcore_distributed_optim";
     case SettingKind::recompute:
+    case SettingKind::own_layers:
       if (none) return "null";
   }
   return std::string(value);

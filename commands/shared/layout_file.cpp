@@ -15,7 +15,9 @@ namespace moe::commands {
 namespace {
 
 constexpr std::string_view kGroupSize = "parallel_size", kModules = "recompute_modules",
-                           kSequence = "sequence_parallel";
+                           kSequence = "sequence_parallel",
+                           kEmbeddingAsLayer = "account_for_embedding_in_pipeline_split",
+                           kLossAsLayer = "account_for_loss_in_pipeline_split";
 
 /// A setting of a file. A setting without a value has no text.
 struct Entry {
@@ -119,6 +121,7 @@ class Reader {
     for (const SettingName& name : layout_.format->names)
       if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty()) say(name, *entry);
     set_virtual_stages();
+    set_stage_layers();
     set_batches();
     set_pipeline_batch();
     for (const SettingDefault& held : layout_.format->defaults)
@@ -195,6 +198,7 @@ class Reader {
   static std::string flag_value(const SettingName& name, const Entry& entry) {
     switch (name.kind) {
       case SettingKind::plain:
+      case SettingKind::own_layers:
         break;
       case SettingKind::shards:
         if (entry.text != "true" && entry.text != "false") fail(entry, "true or false");
@@ -252,6 +256,35 @@ class Reader {
     layout_.said.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
   }
 
+  // Megatron-Core counts the embedding, the loss or both as layers that the stages share: the first and the last stage
+  // have one layer less.
+  void set_stage_layers() {
+    const Entry *embedding = true_entry(kEmbeddingAsLayer), *loss = true_entry(kLossAsLayer);
+    const Entry* counted = embedding != nullptr ? embedding : loss;
+    const LayoutFile::Said* stages = layout_.find("--pp");
+    if (counted == nullptr || !has_stages()) return;
+    if (const LayoutFile::Said* chunks = layout_.find("--virtual-stages"); chunks != nullptr && chunks->value != "1")
+      fail(*counted, "false with virtual stages: all chunks of a stage have as many layers");
+    const Entry* layers = nullptr;
+    for (const Entry& entry : entries_)
+      if (ends_with_name(plain_name(entry), "num_layers")) layers = &entry;
+    require<BadInput>(layers != nullptr, "{}: found it without num_layers, expected both", counted->where);
+    const int64_t all = count(*layers) + (embedding != nullptr ? 1 : 0) + (loss != nullptr ? 1 : 0);
+    const int64_t shares = std::stoll(stages->value);
+    if (all % shares != 0 || all == shares)
+      fail(*layers, fmt::format("{} stages to divide {}, with those that {} counts", shares, all, counted->key));
+    const std::string fewer = std::to_string(all / shares - 1);
+    if (embedding != nullptr) layout_.said.push_back({"--first-stage-layers", fewer, embedding->where});
+    if (loss != nullptr) layout_.said.push_back({"--last-stage-layers", fewer, loss->where});
+  }
+
+  const Entry* true_entry(std::string_view name) const {
+    if (layout_.framework->key != "megatron") return nullptr;
+    const auto found = std::ranges::find_if(
+        entries_, [&](const Entry& entry) { return entry.text == "true" && ends_with_name(plain_name(entry), name); });
+    return found == entries_.end() ? nullptr : &*found;
+  }
+
   // DeepSpeed accumulates gradients only if the file gives two of its three sizes.
   void set_batches() {
     const auto says = [&](std::string_view flag) { return layout_.find(flag) != nullptr; };
@@ -304,6 +337,9 @@ class Reader {
   // Refuses, or notes, settings for features that no plan has.
   void check(const Entry& entry) {
     const std::string name = plain_name(entry);
+    const bool is_known =
+        std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs) != layout_.format->names.end();
+    if (is_known || &entry == true_entry(kEmbeddingAsLayer) || &entry == true_entry(kLossAsLayer)) return;
     for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
       if (!ends_with_name(name, unplanned.key)) continue;
       const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
@@ -316,12 +352,10 @@ class Reader {
       layout_.unplanned.push_back(fmt::format("{} {}", entry.key, entry.text));
       return;
     }
-    const bool is_known =
-        std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs) != layout_.format->names.end();
-    const bool is_replicas = name.ends_with("data_parallel_size");
+    if (name.ends_with("data_parallel_size")) return;
     const std::string last = name.substr(name.rfind('.') + 1);
-    if (!is_known && !is_replicas) layout_.ignored.push_back(entry.key);
-    if (is_known || is_replicas || !last.ends_with(kGroupSize) || last == "model_parallel_size") return;
+    layout_.ignored.push_back(entry.key);
+    if (!last.ends_with(kGroupSize) || last == "model_parallel_size") return;
     if (const std::optional<int64_t> size = whole(entry); size && *size > 1) fail(entry, "1: no plan has such groups");
   }
 

@@ -320,7 +320,7 @@ void read_iteration(const TableReader& document, Plan& plan) {
   plan.dense = dense_from(document, plan);
   plan.virtual_stages = count_or(document, "virtual_stages", 1, 1, plan.layers);
   if (document.has("pipeline")) plan.order = pipeline_order_from(document.text("pipeline"), document.where("pipeline"));
-  check_virtual_stages(plan.split(), plan.order, plan.micro_batches, document.where("virtual_stages"));
+  check_stages(plan.split(), plan.order, plan.micro_batches, document.where("virtual_stages"));
   plan.vocabulary = count_or(document, "vocabulary", 0, 1, kMostSize);
   if (!document.has("ends")) return;
   const TableReader ends = document.table("ends", kEndKeys);

@@ -86,7 +86,7 @@ struct MemoryRequest {
   /// otherwise only one micro-batch does.
   bool keeps_ends = false;
   bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages, each end has a copy
-  StageSplit split() const { return {layers, shape.parallel.pp, virtual_stages, static_cast<int>(shape.layer.parts)}; }
+  StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };
 
 /// Bytes on one rank.

@@ -26,6 +26,34 @@ std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
   return {n % split.chunks() / split.stages, n / split.chunks() * split.stages + n % split.stages};
 }
 
+// Returns the first layer of a stage of one chunk, of a split that has its own ends; for the stage after the last one,
+// the number of layers.
+int first_layer_of(const StageSplit& split, int stage) {
+  if (stage == 0) return 0;
+  if (stage == split.stages) return split.layers;
+  const StageSplit::Others others = split.others();
+  const int earlier = stage - others.first;
+  if (earlier >= others.stages) return split.layers - split.last_layers;
+  return split.first_layers + static_cast<int>(chunk_rows(others.layers, others.stages, earlier).begin);
+}
+
+// Refuses numbers of layers of the first and the last stage that leave the others none, or leave layers to no stage.
+void check_ends(const StageSplit& split) {
+  const int first = split.first_layers, last = split.last_layers, stages = split.stages;
+  if (first == 0 && last == 0) return;
+  const char* field = first == 0 ? "last-stage-layers" : "first-stage-layers";
+  require<BadInput>(stages > 1, "{}: found {} on one pipeline stage, expected several stages", field, first + last);
+  const StageSplit::Others others = split.others();
+  const std::string found = first > 0 && last > 0 ? fmt::format("{} beside last-stage-layers {}", first, last)
+                                                  : fmt::format("{}", first + last);
+  require<BadInput>(others.stages > 0 || others.layers == 0,
+                    "{}: found {} of {} layers over {} stages, expected all layers on the two", field, found,
+                    split.layers, stages);
+  require<BadInput>(others.layers >= others.stages,
+                    "{}: found {} of {} layers over {} stages, expected at least one layer on each of the others",
+                    field, found, split.layers, stages);
+}
+
 }  // namespace
 
 std::string_view name_of(PipelineOrder order) { return kOrders[order].name; }
@@ -38,7 +66,15 @@ std::string describe_order(PipelineOrder order, int virtual_stages) {
   return virtual_stages == 1 ? std::string(name) : fmt::format("{}, {} virtual stages", name, virtual_stages);
 }
 
-void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micro_batches, std::string_view where) {
+std::string describe_ends(const StageSplit& split) {
+  if (!split.has_own_ends()) return "";
+  const std::string first = split.first_layers > 0 ? fmt::format("first {}", split.first_layers) : "";
+  const std::string last = split.last_layers > 0 ? fmt::format("last {}", split.last_layers) : "";
+  return first + (first.empty() || last.empty() ? "" : " ") + last;
+}
+
+void check_stages(const StageSplit& split, PipelineOrder order, int micro_batches, std::string_view where) {
+  check_ends(split);
   const int chunks = split.virtual_stages, stages = split.stages;
   if (chunks == 1) return;
   require<BadInput>(chunks > 0, "{}: found {}, expected at least 1", where, chunks);
@@ -49,13 +85,24 @@ void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micr
                     chunks, micro_batches, stages, stages);
   require<BadInput>(split.parts == 1, "{}: found {} with samples in {} parts, expected one part", where, chunks,
                     split.parts);
-  require<BadInput>(split.layers % split.chunks() == 0,
+  require<BadInput>(split.has_own_ends() || split.layers % split.chunks() == 0,
                     "{}: found {} with {} layers over {} stages, expected a multiple of {} layers", where, chunks,
                     split.layers, stages, split.chunks());
+  StageSplit whole = split;
+  whole.virtual_stages = 1;
+  for (int stage = 0; stage < stages; ++stage)
+    require<BadInput>(layers_in(whole, stage) % chunks == 0,
+                      "{}: found {} with {} layers on stage {}, expected a multiple of {} layers", where, chunks,
+                      layers_in(whole, stage), stage, chunks);
 }
 
 std::pair<int, int> layers_of_chunk(const StageSplit& split, int chunk) {
   const int layers = split.layers, chunks = split.chunks();
+  if (split.has_own_ends()) {
+    const int round = chunk / split.stages, stage = chunk % split.stages;
+    const auto at = [&](int s) { return (round * layers + first_layer_of(split, s)) / split.virtual_stages; };
+    return {at(stage), at(stage + 1)};
+  }
   require<BadInput>(layers >= chunks, "layers: found {}, expected at least one for each of {} stages", layers, chunks);
   const auto at = [&](int c) { return static_cast<int>(chunk_rows(layers, chunks, c).begin); };
   return {at(chunk), chunk + 1 == chunks ? layers : at(chunk + 1)};
@@ -68,6 +115,12 @@ int layers_in(const StageSplit& split, int stage) {
     count += last - first;
   }
   return count;
+}
+
+int most_layers(const StageSplit& split) {
+  int most = 0;
+  for (int stage = 0; stage < split.stages; ++stage) most = std::max(most, layers_in(split, stage));
+  return most;
 }
 
 std::vector<int> layers_of_stage(const StageSplit& split, int stage) {

@@ -16,17 +16,23 @@ PipelineOrder pipeline_order_from(std::string_view name, std::string_view where)
 /// Returns "1f1b", or "1f1b, 2 virtual stages" for several chunks per stage.
 std::string describe_order(PipelineOrder order, int virtual_stages);
 
-/// Throws BadInput naming `where` unless a split with several chunks per stage has an order of passes. It needs 1f1b,
-/// micro-batches that the stages divide, layers that the chunks divide, and samples that are not cut into parts.
-void check_virtual_stages(const StageSplit& split, PipelineOrder order, int micro_batches,
-                          std::string_view where = "virtual stages");
+/// Returns "first 3 last 1", the layers of stages that have their own number; empty if none has.
+std::string describe_ends(const StageSplit& split);
 
-/// Returns a chunk's layers, [first, last): the first chunks have one more if the chunks don't divide the layers.
-/// Throws BadInput for fewer layers than chunks.
+/// Throws BadInput naming the field if the first and the last stage leave no layers to the others, or too many. Throws
+/// BadInput naming `where` unless a split with several chunks per stage has an order of passes. It needs 1f1b,
+/// micro-batches that the stages divide, layers of each stage that its chunks divide, and samples that are not cut into
+/// parts.
+void check_stages(const StageSplit& split, PipelineOrder order, int micro_batches,
+                  std::string_view where = "virtual stages");
+
+/// Returns a chunk's layers, [first, last) (StageSplit). Throws BadInput for fewer layers than chunks.
 std::pair<int, int> layers_of_chunk(const StageSplit& split, int chunk);
 /// These return the number of a stage's layers, and the layers in ascending order.
 int layers_in(const StageSplit& split, int stage);
 std::vector<int> layers_of_stage(const StageSplit& split, int stage);
+/// Returns the layers of the stage that has most.
+int most_layers(const StageSplit& split);
 /// Returns the layer of a stage's n-th backward of a micro-batch, the last layer for n = 0.
 int nth_backward(const StageSplit& split, int stage, int n);
 /// Returns the chunk of a layer; the model's ends belong to the chunk of the layer next to them.

@@ -144,11 +144,34 @@ enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 /// How pipeline stages share a model's layers: the layers are cut into stages x virtual_stages chunks of consecutive
 /// layers, and stage s has the chunks s, s + stages, s + 2 stages, ... (Narayanan et al. 2021, section 2.2). `parts`
 /// consecutive micro-batches are the parts of the same samples: forwards run them in order, backwards in reverse order.
+/// Layers are divided evenly, and the first chunks have one more if that does not work out; but the first and the last
+/// stage may have a number of their own, and the others then divide the rest. All chunks of a stage have equally many.
 struct StageSplit {
   int layers = 1, stages = 1, virtual_stages = 1;  // virtual_stages: chunks per stage
   int parts = 1;
+  int first_layers = 0, last_layers = 0;  // of the first and of the last stage; 0: as the others have
   int chunks() const { return stages * virtual_stages; }
+  /// Returns whether the first or the last stage has its own number of layers, which a layer alone ignores.
+  bool has_own_ends() const { return layers > stages && stages > 1 && first_layers + last_layers > 0; }
+  /// The stages without their own number of layers, from `first` on, and the layers that they divide.
+  struct Others {
+    int first, stages, layers;
+  };
+  Others others() const {
+    const int begin = first_layers > 0 ? 1 : 0, end = last_layers > 0 ? 1 : 0;
+    return {begin, stages - begin - end, layers - first_layers - last_layers};
+  }
 };
+/// Returns the split of a model whose layers are of that case.
+inline StageSplit split_of(const LayerCase& c, int layers, int stages, int virtual_stages) {
+  const LayerShape& l = c.layer;
+  return {layers,
+          stages,
+          virtual_stages,
+          static_cast<int>(l.parts),
+          static_cast<int>(l.first_stage_layers),
+          static_cast<int>(l.last_stage_layers)};
+}
 
 struct Plan {
   std::string schedule;
@@ -170,7 +193,7 @@ struct Plan {
 
   const std::vector<Task>& tasks() const { return structure->tasks; }
   int parts() const { return static_cast<int>(shape.layer.parts); }
-  StageSplit split() const { return {layers, std::min(shape.parallel.pp, layers), virtual_stages, parts()}; }
+  StageSplit split() const { return split_of(shape, layers, std::min(shape.parallel.pp, layers), virtual_stages); }
   /// Returns the part of its samples that a micro-batch is.
   int part_of(int micro_batch) const { return micro_batch % parts(); }
   /// Returns whether a task's time depends on the part of the samples, as attention's does: it sees earlier parts.

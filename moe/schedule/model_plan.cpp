@@ -220,7 +220,7 @@ class ModelBuilder {
 
 Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const ModelDecision& decision) {
   require<BadInput>(model.micro_batches >= 1, "micro-batches: found {}, expected >= 1", model.micro_batches);
-  check_virtual_stages(model.split(), model.order, model.micro_batches);
+  check_stages(model.split(), model.order, model.micro_batches);
   require<BadInput>(model.micro_batches % model.split().parts == 0,
                     "parts: found {} of {} micro-batches, expected all parts of each sample", model.split().parts,
                     model.micro_batches);
@@ -271,8 +271,16 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
 
 int decided_layers(const ModelShape& model) { return stages_apart(model) ? model.layers : layers_in(model.split(), 0); }
 
+ModelShape first_layers(ModelShape model, int layers) {
+  if (layers < model.layers) model.shape.layer.first_stage_layers = model.shape.layer.last_stage_layers = 0;
+  model.layers = layers;
+  model.dense = model.dense.first(layers);
+  return model;
+}
+
 size_t first_decision(const ModelShape& model, int stage) {
-  const StageSplit whole{model.layers, model.shape.parallel.pp, 1};  // one chunk per stage: chunks of a stage are equal
+  StageSplit whole = model.split();
+  whole.virtual_stages = 1;  // as all chunks of a stage have equally many layers
   return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 

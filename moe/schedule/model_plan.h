@@ -9,8 +9,7 @@
 
 namespace moe {
 
-/// A model whose layers are divided among shape.parallel.pp stages. If they don't divide evenly, the first stages have
-/// one more. With virtual stages, they must divide evenly.
+/// A model whose layers are divided among shape.parallel.pp stages (StageSplit).
 struct ModelShape {
   LayerCase shape;  // case of an MoE layer; batch: samples of one micro-batch
   int layers = 1;
@@ -28,7 +27,7 @@ struct ModelShape {
   DenseLayers dense = {};
 
   StageSplit split() const {
-    return {layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1, static_cast<int>(shape.layer.parts)};
+    return split_of(shape, layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1);
   }
   /// Returns the micro-batches of whole samples, as --micro-batches; `micro_batches` counts each part of samples.
   int whole_micro_batches() const { return micro_batches / split().parts; }
@@ -57,10 +56,13 @@ ModelShape model_of(const Plan& plan);
 inline std::string describe_order(const ModelShape& model) {
   return describe_order(model.order, model.split().virtual_stages);
 }
-/// Returns whether each stage has its own decisions: if there are several stages, and dense and MoE layers.
+/// Returns whether each stage has its own decisions: if there are several stages, and dense and MoE layers, or stages
+/// with their own numbers of layers.
 inline bool stages_apart(const ModelShape& model) {
-  return model.shape.parallel.pp > 1 && !model.dense.none(model.layers);
+  return model.shape.parallel.pp > 1 && (!model.dense.none(model.layers) || model.split().has_own_ends());
 }
+/// Returns the model's first layers. Fewer than all are divided evenly among the stages.
+ModelShape first_layers(ModelShape model, int layers);
 
 /// Returns the request for the memory of the model with MoE layers of that shape, before a plan exists.
 MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow);

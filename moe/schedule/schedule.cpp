@@ -292,6 +292,8 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
   check_one_layer(schedule);
   require<Unsupported>(shape.layer.parts == 1, "parts: found {} of a layer alone, expected 1, or layers of a model",
                        shape.layer.parts);
+  require<Unsupported>(shape.layer.first_stage_layers == 0 && shape.layer.last_stage_layers == 0,
+                       "layers of the first or the last stage: found a layer alone, expected layers of a model");
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

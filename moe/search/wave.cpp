@@ -1143,13 +1143,11 @@ class DegreeTrials {
 
 // Returns the first layers and micro-batches of a model that has too many passes to try all degrees.
 ModelShape tried_part(const ModelShape& model) {
-  ModelShape part = model;
-  if (model.layers * model.micro_batches <= kMostTriedCells) return part;
+  if (model.layers * model.micro_batches <= kMostTriedCells) return model;
   const int chunks = model.split().chunks(), stages = model.split().stages;
-  part.layers = std::min(model.layers, std::max(kTriedLayers / chunks, 1) * chunks);
-  while (model.dense.in(0, part.layers) == part.layers) part.layers += chunks;
-  part.layers = std::min(part.layers, model.layers);
-  part.dense = model.dense.first(part.layers);
+  int layers = std::min(model.layers, std::max(kTriedLayers / chunks, 1) * chunks);
+  while (model.dense.in(0, layers) == layers) layers += chunks;
+  ModelShape part = first_layers(model, std::min(layers, model.layers));
   const int parts = model.split().parts;
   const int tried = stages == 1 ? std::max(kTriedMicroBatches / parts, 1) * parts
                                 : std::max(2 * kTriedMicroBatches / stages, 1) * stages * parts;
@@ -1161,7 +1159,7 @@ ModelShape tried_part(const ModelShape& model) {
 void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
   const ModelShape part = tried_part(model);
   WaveChoice of_part = choice;  // keeps the same micro-batches and additional layers
-  const int layers = layers_in(model.split(), 0), layers_of_part = layers_in(part.split(), 0);
+  const int layers = most_layers(model.split()), layers_of_part = most_layers(part.split());
   of_part.keep = std::max(least_kept(part, choice.order),
                           choice.keep / layers * layers_of_part + std::min(choice.keep % layers, layers_of_part));
   const bool is_whole = part.layers == model.layers && part.micro_batches == model.micro_batches;
@@ -1223,15 +1221,21 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
 
 int least_kept(const ModelShape& model, IterationOrder order) {
   const StageSplit split = model.split();
-  const int chunk = layers_in(split, 0) / split.virtual_stages;
-  if (split.stages > 1 || split.parts > 1)
-    return chunk * passes_in_flight(PipelineOrder::one_f_one_b, model.micro_batches, split, 0);
-  return chunk * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
+  const auto kept = [&](int stage) {
+    const int chunk = layers_in(split, stage) / split.virtual_stages;
+    return chunk * passes_in_flight(PipelineOrder::one_f_one_b, model.micro_batches, split, stage);
+  };
+  if (split.stages > 1 || split.parts > 1) {
+    int most = 0;
+    for (int stage = 0; stage < split.stages; ++stage) most = std::max(most, kept(stage));
+    return most;
+  }
+  return model.layers * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
 }
 
 int more_kept(const ModelShape& model, int passes) {
   const StageSplit split = model.split();
-  const int layers = layers_in(split, 0), least = least_kept(model, IterationOrder::any);
+  const int layers = most_layers(split), least = least_kept(model, IterationOrder::any);
   return std::max(least + 1,
                   std::min(layers * model.micro_batches, least + passes * split.parts * layers / split.virtual_stages));
 }

@@ -78,7 +78,7 @@ struct StackShape {
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients are summed over DP
   MemorySlots slots = {};                           // none: no pass shares memory
 
-  StageSplit split() const { return {layers, shape.parallel.pp, virtual_stages, static_cast<int>(shape.layer.parts)}; }
+  StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };
 StackShape stack_shape(const Plan& plan);
 /// Returns the case of a layer among only the ranks of its stage. Throws Unsupported for stages that are neither whole

@@ -54,6 +54,8 @@ class Layer:
     qk_rope_head_dim: Optional[int] = None  #: likewise, with rotary positions
     v_head_dim: Optional[int] = None  #: likewise, of values
     parts: Optional[int] = None  #: parts that each sample is cut into; None: whole samples
+    first_stage_layers: Optional[int] = None  #: of the first pipeline stage; None: as the others have
+    last_stage_layers: Optional[int] = None  #: of the last pipeline stage; None: as the others have
     rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
     node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
     capacity_factor: Optional[float] = None  #: f; None: dropless

@@ -2,13 +2,14 @@
 
 A stage runs blocks: the forward or the backward of one micro-batch through its layers. GPipe runs all forwards first,
 1F1B as many as stages follow, then one backward after one forward. With virtual stages a block is of a chunk of the
-stage's layers: all layers are cut into equal parts in a row, dealt out to the stages in turn. A send takes the time of
-the exchange on its sender's lane; its receive waits for it in a queue of receives alone (networks are full duplex) and
-for the end of the receiver's block before, and takes what every task takes. Each part of samples is a micro-batch;
-backwards take the last part first, so that 1F1B runs as many more forwards ahead as follow the first part. Attention
-waits for that of the part before, in a backward for that of the part behind. Behind its last block a stage has its step
-(step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding
-or output projection, go at once behind it. Recomputed in full, a layer's backward begins with its forward.
+stage's layers: all layers are cut into parts in a row, dealt out to the stages in turn. Stages have equally many
+layers, the first ones one more if that does not work out; the first and the last may have their own number. A send
+takes the time of the exchange on its sender's lane; its receive waits for it in a queue of receives alone (networks are
+full duplex) and for the end of the receiver's block before, and takes what every task takes. Each part of samples is a
+micro-batch; backwards take the last part first, so that 1F1B runs as many more forwards ahead as follow the first part.
+Attention waits for that of the part before, in a backward for that of the part behind. Behind its last block a stage
+has its step (step.py). Gradients that no layer's backward sends, those of a stage's layers and of its embedding or
+output projection, go at once behind it. Recomputed in full, a layer's backward begins with its forward.
 """
 import copy
 
@@ -43,6 +44,16 @@ def blocks(stages, stage, micro_batches, pipeline, chunks, sample_parts):
     return order
 
 
+def stage_layers(layers, stages, ends):
+    """The number of layers of each stage, with those of the first and the last one, or 0 for no number of their own."""
+    own = {stage: count for stage, count in ((0, ends[0]), (stages - 1, ends[1])) if count > 0}
+    others = [stage for stage in range(stages) if stage not in own]
+    for dealt in range(layers - sum(own.values())):
+        stage = others[dealt % len(others)]
+        own[stage] = own.get(stage, 0) + 1
+    return [own[stage] for stage in range(stages)]
+
+
 def phase_name(backward):
     return "backward" if backward else "forward"
 
@@ -65,9 +76,9 @@ class Iteration:
         self.ended = {}  # stage -> tasks that end its last block
         stages, chunks = layer.pp, model["chunks"]
         self.parts = stages * chunks
-        count, more = divmod(model["layers"], self.parts)
-        first = [part * count + min(part, more) for part in range(self.parts + 1)]
-        layers = [list(range(begin, end)) for begin, end in zip(first, first[1:])]
+        sizes = stage_layers(model["layers"], stages, model["ends"])
+        numbers = iter(range(model["layers"]))
+        layers = [[next(numbers) for _ in range(sizes[part % stages] // chunks)] for part in range(self.parts)]
         for stage in range(stages):
             for part, micro_batch, backward in blocks(stages, stage, model["micro_batches"], model["pipeline"], chunks,
                                                       layer.parts):
@@ -192,11 +203,13 @@ def random_model(rng, profile):
     model = {"layers": stages * rng.randint(1, 3) + rng.randint(0, stages - 1),
              "vocabulary": 64 * layer.mp + rng.choice([0, 1, 5]),
              "tied": rng.random() < 0.5, "micro_batches": rng.randint(1, 5), "pipeline": rng.choice(["gpipe", "1f1b"]),
-             "chunks": 1}
+             "chunks": 1, "ends": (0, 0)}
     if stages > 1 and rng.random() < 0.5:
         model["chunks"], model["pipeline"] = rng.randint(2, 3), "1f1b"
         model["layers"] = stages * model["chunks"] * rng.randint(1, 2)
         model["micro_batches"] = stages * rng.randint(1, 3)
+    if stages > 1 and rng.random() < 0.4:
+        draw_ends(rng, stages, model)
     draw_dense(rng, layer, model)
     layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
     layer.zero = rng.randint(0, 1)
@@ -210,6 +223,18 @@ def random_model(rng, profile):
         questions.cut_samples(rng, layer)
         model["micro_batches"] *= layer.parts
     return layer, model
+
+
+def draw_ends(rng, stages, model):
+    """Layers of the first stage, of the last, or of both; chunks divide the layers of every stage."""
+    chunks = model["chunks"]
+    first, last = rng.choice([(1, 0), (0, 1), (1, 1)])
+    model["ends"] = (first * chunks * rng.randint(1, 3), last * chunks * rng.randint(1, 3))
+    others = stages - first - last
+    between = others * chunks * rng.randint(1, 2)
+    if chunks == 1 and others > 0:
+        between += rng.randint(0, others - 1)
+    model["layers"] = sum(model["ends"]) + between
 
 
 def draw_dense(rng, layer, model):
@@ -273,6 +298,8 @@ heads = {layer.heads}
 head_dim = {layer.head_dim}
 window = {layer.window}
 parts = {layer.parts}
+first_stage_layers = {model["ends"][0]}
+last_stage_layers = {model["ends"][1]}
 q_lora_rank = {layer.q_lora_rank}
 kv_lora_rank = {layer.kv_lora_rank}
 qk_nope_head_dim = {layer.qk_nope_head_dim}

@@ -54,6 +54,8 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"qk_rope_head_dim", layer(&LayerShape::qk_rope_head_dim, 7)},
       {"v_head_dim", layer(&LayerShape::v_head_dim, 7)},
       {"parts", layer(&LayerShape::parts, 2)},
+      {"first_stage_layers", layer(&LayerShape::first_stage_layers, 2)},
+      {"last_stage_layers", layer(&LayerShape::last_stage_layers, 2)},
       {"rope_theta", layer(&LayerShape::rope_theta, 1e4)},
       {"causal", layer(&LayerShape::causal, false)},
       {"bias", layer(&LayerShape::bias, true)},

@@ -78,6 +78,21 @@ void draw_virtual_stages(uint64_t seed, ModelShape& model) {
   model.order = PipelineOrder::one_f_one_b;
 }
 
+void draw_stage_layers(uint64_t seed, ModelShape& model) {
+  Draws draws(seed, 701);
+  const int stages = model.shape.parallel.pp, chunks = model.virtual_stages;
+  if (stages == 1 || draws.below(3) > 0) return;
+  const auto which = draws.below(3);  // first, last, both
+  const auto count = [&] { return chunks * (1 + static_cast<int>(draws.below(4))); };
+  const int first = which == 1 ? 0 : count(), last = which == 0 ? 0 : count();
+  const int others = stages - (which == 2 ? 2 : 1);
+  int between = others * count();
+  if (chunks == 1 && others > 0) between += static_cast<int>(draws.below(others));
+  model.shape.layer.first_stage_layers = first;
+  model.shape.layer.last_stage_layers = last;
+  model.layers = first + between + last;
+}
+
 AnyModel any_model(uint64_t seed) {
   Draws draws(seed, 101);
   const random_layer::RandomLayer layer = conformance::full_layer(seed, draws.below(3) == 0);
@@ -94,6 +109,7 @@ AnyModel any_model(uint64_t seed) {
   any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
   any.model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   draw_virtual_stages(seed, any.model);
+  draw_stage_layers(seed, any.model);
   if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
   const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
   any.model.embedding_gradient_bytes = ends;
@@ -106,12 +122,12 @@ AnyModel any_model(uint64_t seed) {
                       draws.below(2) == 0 ? std::optional(OptimizerKind::adamw) : std::nullopt};
   if (any.model.step.planned && draws.below(2) == 0)
     add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
-  any.text =
-      fmt::format("{}; cp {}, {} stages, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.cp, parallel.pp,
-                  count_layers(any.model.layers, any.model.dense), any.model.micro_batches, describe_order(any.model),
-                  placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
-                  parallel.recompute == Recompute::full ? ", run again" : "",
-                  any.model.step.planned ? ", with its step" : "", any.model.vocabulary > 0 ? ", with its ends" : "");
+  any.text = fmt::format(
+      "{}; cp {}, {} stages {}, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.cp, parallel.pp,
+      describe_ends(any.model.split()), count_layers(any.model.layers, any.model.dense), any.model.micro_batches,
+      describe_order(any.model), placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
+      parallel.recompute == Recompute::full ? ", run again" : "", any.model.step.planned ? ", with its step" : "",
+      any.model.vocabulary > 0 ? ", with its ends" : "");
   return any;
 }
 

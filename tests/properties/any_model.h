@@ -17,6 +17,8 @@ struct AnyModel {
 /// Gives every second model of several stages two or three chunks of layers a stage, with layers and micro-batches that
 /// divide.
 void draw_virtual_stages(uint64_t seed, ModelShape& model);
+/// Gives the first stage, the last or both their own number of layers, in one of three models of several stages.
+void draw_stage_layers(uint64_t seed, ModelShape& model);
 /// Returns one to three stages, one to six layers a stage, some of them dense in every second model, one to nine
 /// micro-batches; depends on the seed alone.
 AnyModel any_model(uint64_t seed);

@@ -48,6 +48,16 @@ void cut_samples(ModelShape& model, uint64_t seed) {
   model.micro_batches = parts * (1 + static_cast<int>(random_bits(seed, 83, 2) % 2));
 }
 
+// Gives two stages different numbers of layers, by the first one's, the last one's or both.
+void draw_ends(ModelShape& model, uint64_t seed) {
+  const int chunks = model.virtual_stages, which = static_cast<int>(random_bits(seed, 84, 1) % 3);
+  const bool long_first = random_bits(seed, 84, 2) % 2 == 0;
+  const int first = long_first ? 3 * chunks : chunks, last = 4 * chunks - first;
+  model.layers = first + last;
+  if (which != 1) model.shape.layer.first_stage_layers = first;
+  if (which != 0) model.shape.layer.last_stage_layers = last;
+}
+
 ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stages, int64_t vocabulary) {
   auto draw = [&, i = uint64_t{1}](uint64_t below) mutable { return random_bits(seed, 77, i++) % below; };
   ModelShape model;
@@ -66,6 +76,7 @@ ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stage
     model.order = PipelineOrder::one_f_one_b;
   }
   cut_samples(model, seed);
+  if (stages > 1 && most == 4 && random_bits(seed, 84, 0) % 2 == 0) draw_ends(model, seed);
   model.dense = dense_of(model, seed);
   model.step.tied = vocabulary > 0 && draw(2) == 0;
   add_end_tasks(model, vocabulary);

@@ -16,8 +16,8 @@ namespace {
 int64_t points = 120;
 
 struct Met {
-  int64_t ran = 0, staged = 0, interleaved = 0, accumulated = 0, overflown = 0, dense = 0, shared_samples = 0,
-          cut_samples = 0;
+  int64_t ran = 0, staged = 0, interleaved = 0, uneven = 0, accumulated = 0, overflown = 0, dense = 0,
+          shared_samples = 0, cut_samples = 0;
   std::map<std::string, int64_t> schedules, shapes, dense_shapes, unsupported;
   std::map<std::string, int64_t> dense_schedules;
   double worst = 0;
@@ -55,6 +55,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   ++met.ran;
   met.staged += shape.shape.parallel.pp > 1;
   met.interleaved += shape.virtual_stages > 1;
+  met.uneven += shape.split().has_own_ends();
   met.accumulated += shape.micro_batches > 1;
   ++met.schedules[plan.schedule];
   const ParallelShape& p = plan.shape.parallel;
@@ -86,12 +87,12 @@ TEST(Stacks, GradientsAreAutograds) {
     if (testing::Test::HasFailure() && ++failures == 6) break;
   }
   std::cout << fmt::format(
-      "{} stacks, {} over two stages, {} of these with virtual ones, {} of several micro-batches, {} under context "
-      "parallelism, {} with samples in parts; {} schedules, {} parallel shapes; of these {} stacks with dense layers, "
-      "{} schedules, {} shapes; "
-      "worst error {:.2e} of the largest value\n",
-      met.ran, met.staged, met.interleaved, met.accumulated, met.shared_samples, met.cut_samples, met.schedules.size(),
-      met.shapes.size(), met.dense, met.dense_schedules.size(), met.dense_shapes.size(), met.worst);
+      "{} stacks, {} over two stages, {} of these with virtual ones, {} with unlike numbers of layers, {} of several "
+      "micro-batches, {} under context parallelism, {} with samples in parts; {} schedules, {} parallel shapes; of "
+      "these {} stacks with dense layers, {} schedules, {} shapes; worst error {:.2e} of the largest value\n",
+      met.ran, met.staged, met.interleaved, met.uneven, met.accumulated, met.shared_samples, met.cut_samples,
+      met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(), met.dense_shapes.size(),
+      met.worst);
   for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
   EXPECT_LT(met.overflown, points / 4);
   EXPECT_GE(met.ran, points);
@@ -99,6 +100,7 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GE(met.shapes.size(), 10U);
   EXPECT_GT(met.staged, points / 4);
   EXPECT_GT(met.interleaved, points / 10);
+  EXPECT_GT(met.uneven, points / 10);
   EXPECT_GT(met.shared_samples, points / 10);
   EXPECT_GT(met.cut_samples, points / 10);
   EXPECT_GT(met.dense, points / 5);

@@ -432,6 +432,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
                                    {"PP", p.pp},
                                    {"VP", model.split().virtual_stages}})
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
+  if (const std::string ends = describe_ends(model.split()); !ends.empty()) text += " " + ends;
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   std::string cut = fmt::format("{} of {}", model.whole_micro_batches(), model.shape.layer.batch);
   if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
@@ -602,6 +603,7 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
 std::string describe_shape(const ModelShape& model) {
   const ParallelShape& p = model.shape.parallel;
   std::string text = describe_groups(p);
+  if (const std::string ends = describe_ends(model.split()); !ends.empty()) text += " " + ends;
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   text += fmt::format(", {} of {}", counted(model.whole_micro_batches(), "micro-batch"), model.shape.layer.batch);
   if (const std::string states = describe_states(p); !states.empty()) text += ", " + states;
@@ -735,6 +737,9 @@ Json shape_json(const ModelShape& model) {
   json["micro_batches"] = model.whole_micro_batches();
   json["pipeline"] = name_of(model.order);
   json["virtual_stages"] = model.split().virtual_stages;
+  const StageSplit split = model.split();
+  if (split.first_layers > 0) json["first_stage_layers"] = split.first_layers;
+  if (split.last_layers > 0) json["last_stage_layers"] = split.last_layers;
   return json;
 }
 

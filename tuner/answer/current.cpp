@@ -43,6 +43,8 @@ Flags flags_of(const Layout& layout) {
   number("--esp", p.esp);
   flags.emplace_back("--placement", p.ep > 1 && p.esp > 1 ? placement_name(p) : std::string_view());
   number("--pp", p.pp);
+  number("--first-stage-layers", model.shape.layer.first_stage_layers);
+  number("--last-stage-layers", model.shape.layer.last_stage_layers);
   number("--batch", model.shape.layer.batch);
   number("--micro-batches", model.whole_micro_batches());
   flags.emplace_back("--pipeline", one ? std::string_view() : name_of(model.order));
@@ -72,10 +74,20 @@ std::vector<Change> changes() {
   const auto group = [](int ParallelShape::*size) {
     return [size](Layout& l, const Layout& to) { l.model.shape.parallel.*size = to.model.shape.parallel.*size; };
   };
-  const auto pair = [group](int ParallelShape::*a, int ParallelShape::*b) {
-    return [first = group(a), second = group(b)](Layout& l, const Layout& to) { first(l, to), second(l, to); };
+  const auto ends = [](Layout& l, const Layout& to) {
+    LayerShape& layer = l.model.shape.layer;
+    layer.first_stage_layers = to.model.shape.layer.first_stage_layers;
+    layer.last_stage_layers = to.model.shape.layer.last_stage_layers;
   };
+  const auto both = [](auto first, auto second) {
+    return [=](Layout& l, const Layout& to) {
+      first(l, to);
+      second(l, to);
+    };
+  };
+  const auto pair = [=](int ParallelShape::*a, int ParallelShape::*b) { return both(group(a), group(b)); };
   using P = ParallelShape;
+  const auto stages = both(group(&P::pp), ends);
   return {[](Layout& l, const Layout& to) { l.schedule = to.schedule, l.degrees = to.degrees; },
           [](Layout& l, const Layout& to) { l.model.shape.parallel.recompute = to.model.shape.parallel.recompute; },
           group(&P::zero),
@@ -88,9 +100,11 @@ std::vector<Change> changes() {
           group(&P::esp),
           group(&P::mp),
           group(&P::pp),
+          ends,
+          stages,
           group(&P::cp),
           pair(&P::ep, &P::esp),
-          pair(&P::mp, &P::pp),
+          both(group(&P::mp), stages),
           pair(&P::mp, &P::ep),
           pair(&P::mp, &P::esp),
           pair(&P::cp, &P::mp)};

@@ -113,6 +113,9 @@ void set_shape(const ModelShape& model, FlagList& flags) {
   number("--esp", p.esp);
   if (p.ep > 1 && p.esp > 1) flags.set("--placement", std::string(placement_name(p)));
   if (p.pp > 1) number("--pp", p.pp);
+  const StageSplit split = model.split();
+  if (split.first_layers > 0) number("--first-stage-layers", split.first_layers);
+  if (split.last_layers > 0) number("--last-stage-layers", split.last_layers);
   for (const char* several : {"--micro-batches", "--pipeline", "--virtual-stages"}) flags.erase(several);
   if (model.micro_batches > 1) {
     number("--micro-batches", model.whole_micro_batches());

@@ -174,7 +174,7 @@ double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const M
 
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
   const StageSplit split = model.split();
-  const int most = layers_in(split, 0), fewer = most - layers_in(split, split.stages - 1),
+  const int most = most_layers(split), fewer = most - layers_in(split, split.stages - 1),
             others = model.micro_batches - 1;
   if (fewer == 0) return model.micro_batches * head_s;
   if (!pass_s) return head_s;

@@ -736,22 +736,10 @@ class Enumeration {
         model.micro_batches = static_cast<int>(micro_batches) * model.split().parts;
         model.order = order;
         model.shape.layer.batch = samples_a_replica / micro_batches;
-        for (const int chunks : virtual_stages(model)) {
-          model.virtual_stages = chunks;
-          add(model);
-        }
+        if (model.shape.parallel.pp == 1 || !request_.fixed_virtual_stages) model.virtual_stages = 1;
+        add(model);
       }
     }
-  }
-
-  // Returns the numbers of model chunks (virtual stages) of a stage: one, unless a number is requested that the
-  // interleaved order can run.
-  std::vector<int> virtual_stages(const ModelShape& model) const {
-    const int stages = model.shape.parallel.pp, asked = model.virtual_stages;
-    if (stages == 1 || !request_.fixed_virtual_stages || asked == 1) return {1};
-    const bool divides = model.order == PipelineOrder::one_f_one_b && model.micro_batches % stages == 0 &&
-                         model.layers % (stages * asked) == 0;
-    return divides ? std::vector<int>{asked} : std::vector<int>{};
   }
 
   void add(const ModelShape& shape) {
@@ -795,6 +783,7 @@ std::optional<ModelShape> divided(ModelShape model, const commands::ChosenModel&
   try {
     model.shape = complete(model.shape.layer, model.shape.parallel, model.shape.rounding);
     if (model.dense.hidden > 0) dense_case(model.shape, model.dense.hidden);
+    check_stages(model.split(), model.order, model.micro_batches);
   } catch (const BadInput&) {
     return std::nullopt;
   }

@@ -20,6 +20,8 @@ commands::Selection in_no_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
   l.cp = l.mp = l.ep = l.esp = l.pp = 1;
+  l.fields.set(&LayerShape::first_stage_layers, 0);
+  l.fields.set(&LayerShape::last_stage_layers, 0);
   return selection;
 }
 
@@ -85,6 +87,8 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   add("--micro-batches", options.model.micro_batches);
   add("--pipeline", options.model.pipeline);
   add("--virtual-stages", options.model.virtual_stages);
+  add("--first-stage-layers", l.fields.get(&LayerShape::first_stage_layers));
+  add("--last-stage-layers", l.fields.get(&LayerShape::last_stage_layers));
   add("--zero", l.zero);
   if (l.recompute) add("--recompute", std::optional(name_of(*l.recompute)));
   if (const commands::Framework* framework = framework_of(options))
@@ -167,6 +171,9 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
   commands::ChosenModel chosen =
       model_of_no_order(options, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
   chosen.model.virtual_stages = options.model.virtual_stages.value_or(1);
+  const SomeLayerFields& given = options.selection.layer.fields;
+  for (const auto member : {&LayerShape::first_stage_layers, &LayerShape::last_stage_layers})
+    if (const auto layers = given.get(member)) chosen.model.shape.layer.*member = *layers;
   if (options.model.pipeline) chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
   return chosen;
 }

@@ -131,8 +131,7 @@ class VerifiedAnswer {
                                                 .seed = options_.seed,
                                                 .timeout_s = options_.timeout_s});
     job.name = subject_.name;
-    job.model = model();
-    job.model.layers = layers;
+    job.model = first_layers(model(), layers);
     job.model.step = {.planned = true};
     add_end_tasks(job.model, 0);  // only the layers run
     Rounding& rounding = job.model.shape.rounding;
@@ -165,9 +164,8 @@ class VerifiedAnswer {
       return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
     };
     commands::LayerJob job = whole;
-    for (; job.model.layers > chunks; job.model.layers = half(job.model.layers)) {
-      ModelShape cut = model();
-      cut.layers = job.model.layers;
+    for (; job.model.layers > chunks; job.model = first_layers(job.model, half(job.model.layers))) {
+      const ModelShape cut = first_layers(model(), job.model.layers);
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
       run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
       run.keeps_ends = true;
@@ -199,7 +197,8 @@ class VerifiedAnswer {
     job.predicted_by = *answer.profile;
     job.schedules = tried(answer);
     if (job.schedules.empty()) return;
-    answer.trial_layers = job.model.layers = layers_to_run(job);
+    job.model = first_layers(job.model, layers_to_run(job));
+    answer.trial_layers = job.model.layers;
     if (job.one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
     if (!target_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));

@@ -19,7 +19,9 @@ void add_planned(Effects& e, const std::string& base, const std::string& describ
   add(e, refused, base, "--dp 3");
   add(e, changes, base + " --layers 3 --micro-batches 2", "--pipeline gpipe; --parts 2");
   add(e, refused, base + " --layers 3", "--parts 3; --parts 0");
-  add(e, changes, base + " --cluster h100-8 --layers 4 --micro-batches 2 --pp 2", "--virtual-stages 2");
+  add(e, changes, base + " --cluster h100-8 --layers 4 --micro-batches 2 --pp 2",
+      "--virtual-stages 2; --first-stage-layers 3; --last-stage-layers 3");
+  add(e, refused, base + " --layers 4", "--first-stage-layers 2; --last-stage-layers 2");
   add_latent_widths(e, base);
 }
 
@@ -98,6 +100,8 @@ Effects memory() {
       "--rope-theta 10000; --window 128; --placement ep-inside");
   add(e, changes, stages, "--micro-batches 4");
   add(e, changes, stages + " --micro-batches 8", "--pipeline 1f1b; --virtual-stages 2");
+  add(e, changes, stages, "--first-stage-layers 1; --last-stage-layers 1");
+  add(e, refused, stages, "--first-stage-layers 4; --last-stage-layers 5");
   add(e, refused, stages + " --micro-batches 3", "--virtual-stages 2");
   add(e, changes, base + " --layers 4", "--pp 2");
   add(e, refused, base, "--dp 3; --pipeline 1f1b; --pipeline foo");

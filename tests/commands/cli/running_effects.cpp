@@ -32,7 +32,8 @@ void add_layers_that_run(Effects& e) {
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
       "--norm none; --no-residual; --no-causal; --bias; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --window "
-      "64; --parts 2; --q-lora-rank 64; --kv-lora-rank 64; --qk-nope-head-dim 8; --qk-rope-head-dim 8; --v-head-dim 8; "
+      "64; --parts 2; --first-stage-layers 2; --last-stage-layers 2; --q-lora-rank 64; --kv-lora-rank 64; "
+      "--qk-nope-head-dim 8; --qk-rope-head-dim 8; --v-head-dim 8; "
       "--dtype "
       "float64; --dp 8; --pp "
       "2; "

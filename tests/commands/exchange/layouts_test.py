@@ -505,6 +505,62 @@ class LayoutsTest(ProgramTest):
             [row] = simulated["schedules"]
             self.assertEqual(row["memory_bytes"], use["memory_bytes"], words)
 
+    def test_layers_of_the_first_and_the_last_stage(self):
+        plain = "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 16 --num-layers 10"
+        first, last = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
+        embedding, loss = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
+        model = ["--model", "olmoe-1b-7b", "--layers", "10", "--cluster", "h100-8"]
+        for words, ends in ((f"{first} 3 {last} 1", (3, 1)), (f"{first} 1", (1, 0)), (f"{last} 4", (0, 4)),
+                            (f"{embedding} {loss}", (2, 2)),
+                            (f"{first} 4 {last} 2 --num-virtual-stages-per-pipeline-rank 2", (4, 2))):
+            self.path("m.sh", f"{plain} {words}")
+            found = self.current("./m.sh", model=model)
+            self.assertEqual((found.get("first_stage_layers", 0), found.get("last_stage_layers", 0)), ends, words)
+            self.assertEqual(found["file"]["unplanned"], [])
+            said = f"ds-moe,pp=4,first-stage-layers={ends[0]},last-stage-layers={ends[1]},batch=1,global-batch=16," \
+                   f"mp=1,ep=1,esp=1,zero=0,recompute=selective,pipeline=1f1b,virtual-stages={1 + ('virtual' in words)}"
+            self.assertEqual(found["flags"], self.current(said, model=model)["flags"], words)
+        for words, layers in ((embedding, "11"), (loss, "11"), (f"{embedding} {loss}", "10")):
+            self.path("m.sh", f"{plain} {words}".replace("layers 10", f"layers {layers}"))
+            found = self.current("./m.sh", model=model[:3] + [layers] + model[4:])
+            each = (int(layers) + len(words.split())) // 4 - 1
+            self.assertEqual((found.get("first_stage_layers", 0), found.get("last_stage_layers", 0)),
+                             (each if embedding in words else 0, each if loss in words else 0))
+        self.path("b.yaml", BRIDGE.replace("  virtual_pipeline_model_parallel_size: 2\n",
+                                           "  num_layers_in_first_pipeline_stage: 3\n"))
+        self.assertEqual(self.current("./b.yaml")["first_stage_layers"], 3)
+        self.path("n.yaml", NEMO.replace("    virtual_pipeline_model_parallel_size: 2\n", "").replace(
+            "{config: {", "{config: {num_layers_in_last_pipeline_stage: 1, "))
+        self.assertEqual(self.current("./n.yaml")["last_stage_layers"], 1)
+        for words, said in ((f"{embedding} --num-virtual-stages-per-pipeline-rank 2", "false with virtual stages"),
+                            (embedding, "--num-layers: found '10', expected 4 stages to divide 11"),
+                            (f"{first} 8", "first-stage-layers: found 8 of 10 layers over 4 stages"),
+                            (f"{first} 0", "whole number from 1 on"),
+                            (f"{first} 3 --num-virtual-stages-per-pipeline-rank 2",
+                             "found 2 with 3 layers on stage 0")):
+            self.path("m.sh", f"{plain} {words}")
+            done = self.run_tune(*model, "--current", "./m.sh")
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), (words, done.stderr))
+            self.assertIn(said, done.stderr)
+
+    def test_exports_say_uneven_stages(self):
+        draw = random.Random(11)
+        model = ["--model", "olmoe-1b-7b", "--layers", "13", "--cluster", "h100-8", "--nearest",
+                 "--schedule", "ds-moe"]
+        for _ in range(4):
+            pp = draw.choice([2, 4])
+            last = draw.randint(1, 3)
+            first = 13 - last if pp == 2 else 13 - last - 2 * draw.randint(1, 4)
+            plan = {"mp": 1, "ep": 2, "esp": 1, "pp": pp, "batch": 1, "micro-batches": 4, "pipeline": "1f1b",
+                    "zero": 1, "recompute": "full", "first-stage-layers": first, "last-stage-layers": last}
+            flags = [word for name, value in plan.items() for word in ("--" + name, value)]
+            self.text("tune", "--no-verify", *model, *flags, "--out", "s.jsonl", "--overwrite")
+            wanted = self.current("ds-moe," + ",".join(f"{name}={value}" for name, value in plan.items()),
+                                  model=model)
+            for name, file in (("megatron", "m.sh"), ("megatron-bridge", "b.yaml"), ("nemo", "n.yaml")):
+                self.path(file, self.text("export", name, "s.jsonl"))
+                self.assertEqual(self.current("./" + file, model=model)["flags"], wanted["flags"], (name, plan))
+
     def test_frameworks_keep_what_words_say(self):
         done = self.run_tune("--model", "gpt2-xl", "--cluster", "testbed-b", "--nearest", "--current",
                              "tutel:2:2,recompute=full,zero=0")

@@ -27,8 +27,24 @@ FLAGS = {
     "--moe-pad-expert-input-to-capacity": SWITCH, "--moe-router-pre-softmax": SWITCH,
     "--moe-router-score-function": TEXT, "--moe-router-num-groups": INTEGER, "--moe-router-group-topk": INTEGER,
     "--num-virtual-stages-per-pipeline-rank": INTEGER, "--moe-grouped-gemm": SWITCH,
+    "--decoder-first-pipeline-num-layers": INTEGER, "--decoder-last-pipeline-num-layers": INTEGER,
     "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT,
     "--overlap-moe-expert-parallel-comm": SWITCH, "--delay-wgrad-compute": SWITCH}
+
+ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
+
+
+def own_ends(f):
+    """Layers of the first and the last stage, as far as they have numbers of their own."""
+    return [f(flag) for flag in ENDS if flag in f.flags]
+
+
+def between(f):
+    """Layers of each other stage, before what is left over."""
+    ends = own_ends(f)
+    stages, layers = f("--pipeline-model-parallel-size") - len(ends), f("--num-layers") - sum(ends)
+    return [layers // stages + (stage < layers % stages) for stage in range(stages)] or [0] * (1 + (layers > 0))
+
 
 # What is asserted; flags that are absent are 1, or what `default` says. The words are those of a comment, where the
 # shape breaks it; without words no exported shape may.
@@ -37,10 +53,13 @@ ASSERTED = [
     # Until 0.15; from 0.16 on the groups may divide TP too.
     ("key-value heads", lambda f: f("--num-query-groups", 0) % f("--tensor-model-parallel-size") == 0),
     ("tokens a sample", lambda f: f("--seq-length") % f("--tensor-model-parallel-size") == 0),
-    ("layers over PP", lambda f: f("--num-layers", 0) % f("--pipeline-model-parallel-size") == 0),
-    ("", lambda f: f("--num-layers", 0) % (f("--pipeline-model-parallel-size") *
-                                            f("--num-virtual-stages-per-pipeline-rank")) == 0 or
+    ("layers over PP", lambda f: own_ends(f) or f("--num-layers", 0) % f("--pipeline-model-parallel-size") == 0),
+    ("layers over the other stages", lambda f: not own_ends(f) or len(set(between(f))) == 1),
+    ("", lambda f: own_ends(f) or f("--num-layers", 0) % (f("--pipeline-model-parallel-size") *
+                                                          f("--num-virtual-stages-per-pipeline-rank")) == 0 or
      "--num-virtual-stages-per-pipeline-rank" not in f.flags),
+    ("", lambda f: not own_ends(f) or all(layers % f("--num-virtual-stages-per-pipeline-rank") == 0
+                                          for layers in own_ends(f) + between(f))),
     ("experts with biases", lambda f: "--disable-bias-linear" in f.flags or f("--expert-tensor-parallel-size") == 1),
     ("router groups", lambda f: f("--num-experts") % f("--moe-router-num-groups") == 0),
     ("", lambda f: "--kv-channels" in f.flags or f("--hidden-size") % f("--num-attention-heads") == 0 or
@@ -168,6 +187,17 @@ class Megatron(ProgramTest):
         exported = self.exported(records(self.folder / "r.jsonl", case))
         self.check(exported, "virtual stages")
         self.assertEqual((exported("--num-virtual-stages-per-pipeline-rank"), exported.refusals), (2, []))
+
+    def test_layers_of_the_first_and_the_last_stage(self):
+        for ends, layers, chunks, said in (((3, 1), 16, 1, []), ((0, 1), 16, 1, []), ((4, 2), 14, 2, []),
+                                           ((3, 0), 16, 1, ["13 layers over the other stages, 3"])):
+            case = measured("ds-moe", (1, 1), 0.01, layers=layers, micro_batches=8, pipeline="1f1b", pp=4, dp=2, ep=2,
+                            virtual_stages=chunks, first_stage_layers=ends[0], last_stage_layers=ends[1])
+            case["key"], case["prediction"], case["summary"] = "plan/a/ds-moe", {"total_s": 0.01}, {}
+            exported = self.exported(records(self.folder / "r.jsonl", case))
+            self.check(exported, ends)
+            self.assertEqual([exported(flag, 0) for flag in ENDS], list(ends))
+            self.assertEqual(exported.refusals, ["# Megatron-Core refuses " + line for line in said])
 
     def test_the_answer_says_what_it_refuses(self):
         answer = self.text("tune", "--no-verify", "--cluster", "testbed-b", "--schedule", "ds-moe", "--heads", "16",
