@@ -50,6 +50,7 @@ std::vector<std::string> smaller(const MemoryReport& report) {
     if (again != p.recompute) flags += fmt::format("{}--recompute {}", flags.empty() ? "" : " ", name_of(again));
     p.zero = std::max(p.zero, 1);
     p.recompute = again;
+    if (offload_refusal(less.shape)) continue;
     if (!flags.empty()) items.push_back(fmt::format("{}: {}", flags, human_bytes(estimate_memory(less).total())));
   }
   return items;
@@ -70,6 +71,8 @@ void print_text(const MemoryReport& report) {
       describe_order(r.order, r.virtual_stages), name_of(p.recompute));
   const std::string rules = report.framework == "moetune" ? "" : fmt::format(", kept as {} does", report.framework);
   fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how + rules), table);
+  if (p.offload != Offload::none)
+    fmt::print("{} offloaded: {} of the host's memory\n", name_of(p.offload), human_bytes(estimate_memory(r).host));
   if (const std::vector<std::string> less = smaller(report); !less.empty())
     fmt::print("keeping less: {}\n", fmt::join(less, "; "));
   if (!report.capacity_bytes)
@@ -210,6 +213,7 @@ Json to_json(const MemoryReport& report) {
   json["pipeline"] = name_of(r.order);
   json["virtual_stages"] = r.virtual_stages;
   json["recompute"] = name_of(r.shape.parallel.recompute);
+  json["offload"] = name_of(r.shape.parallel.offload);
   json["memory_bytes"] = report.capacity_bytes ? Json(*report.capacity_bytes) : Json();
   json["estimates"] = Json::array();
   for (const ActivationModel model : kModels) {
@@ -222,6 +226,7 @@ Json to_json(const MemoryReport& report) {
              {"activations_bytes", e.activations},
              {"buffers_bytes", e.buffers},
              {"total_bytes", e.total()},
+             {"host_bytes", e.host},
              {"fits", nullptr},
              {"reason", nullptr}};
     if (report.capacity_bytes) {

@@ -55,8 +55,8 @@ void take_ops(const std::vector<std::string>& names, commands::OpRequest& reques
     }
     const auto op = find_op(name);
     const OpTable table = op ? facts_of(*op).table : OpTable::none;
-    require<BadInput>(table == OpTable::comm || op == Op::gemm || op == Op::module,
-                      "--op: unknown '{}', expected one of: {}, gemm, module, {}", name,
+    require<BadInput>(table == OpTable::comm || op == Op::gemm || op == Op::host_copy || op == Op::module,
+                      "--op: unknown '{}', expected one of: {}, gemm, host_copy, module, {}", name,
                       fmt::join(names_of(OpTable::comm), ", "),
                       fmt::join(algorithms.begin() + 1, algorithms.end(), ", "));
     request.only.insert(*op);

@@ -76,7 +76,7 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
   Table table({"op", "size", "time us", "spread", "rate", "over modelled", "status"});
   for (const CaseRecord& record : records) {
     const auto op = find_op(text_of(record, "op"));
-    if (op != Op::gemm && op != Op::module) continue;
+    if (op != Op::gemm && op != Op::host_copy && op != Op::module) continue;
     const bool bytes = record.parameters.has("bytes");
     const double size = number(record, record.parameters, bytes ? "bytes" : "flops");
     const std::string shown = bytes ? human_bytes(size) : fmt::format("{:.3g} GFLOP", size * 1e-9);

@@ -32,7 +32,7 @@ KIND_FAMILIES = {
     "experts": ("#ef8a1d", "", ("expert", "expert_dx", "expert_dw")),
     "gradients and weights": ("#c9302c", "\\\\", ("gradient", "expert_gradient", "tied_gradient", "stage_gradient",
                                                 "weights", "expert_weights", "stage_weights", "squares", "norm",
-                                                "optimizer")),
+                                                "optimizer", "fetch", "store", "host_optimizer")),
     "other": ("#b795d1", "xx", ())}
 
 # A schedule has the same colour and marker in every picture; those of one paper are shades of one hue.

@@ -53,8 +53,9 @@ CaseRecord answer_record(const std::string& name, const std::string& cluster, st
 bool asks_one(const TuneOptions& options) {
   const commands::Selection& s = options.selection;
   const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != commands::LayerFlags{};
-  const bool states = s.layer.zero || s.layer.recompute;
-  require<BadInput>(!states || s.grid.empty(), "--zero, --recompute: found a grid, expected one layer or model");
+  const bool states = s.layer.zero || s.layer.recompute || s.layer.offload;
+  require<BadInput>(!states || s.grid.empty(),
+                    "--zero, --recompute, --offload: found a grid, expected one layer or model");
   require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
   return one;
 }

@@ -236,11 +236,17 @@ void add_recompute(CLI::App& verb, commands::Selection& s) {
             "selective: the backward computes attention scores again; full: the whole layer, keeping only its output");
 }
 
+void add_offload(CLI::App& verb, commands::Selection& s) {
+  add_named(verb, "--offload", "none|experts", offload_from, s.layer.offload,
+            "experts: the host's memory keeps experts' weights and optimizer states; the device fetches two layers'");
+}
+
 void add_states(CLI::App& verb, commands::Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage: 1 shards optimizer states; in the verb memory: 2 gradients too, 3 weights too",
              {0, kMostZeroStage});
   add_recompute(verb, s);
+  add_offload(verb, s);
 }
 
 void add_framework(CLI::App& verb, commands::ModelFlags& m) {

@@ -144,7 +144,9 @@ void add_stage_layers(CLI::App& verb, commands::Selection& s);
 void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples);
 /// Adds --recompute: what a backward recomputes.
 void add_recompute(CLI::App& verb, commands::Selection& s);
-/// Adds --zero and --recompute: what a rank does not keep.
+/// Adds --offload: what the host's memory keeps.
+void add_offload(CLI::App& verb, commands::Selection& s);
+/// Adds --zero, --recompute and --offload: what a rank does not keep.
 void add_states(CLI::App& verb, commands::Selection& s);
 /// Adds --framework.
 void add_framework(CLI::App& verb, commands::ModelFlags& m);

@@ -308,7 +308,7 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
              "--micro-op-bytes", "--min-chunk-bytes", "--partition",  "--jitter",         "--straggler",
              "--zipf",           "--samples",         "--trace",      "--gantt",          "--sweep-degrees",
-             "--save-plan",      "--framework"});
+             "--save-plan",      "--framework",       "--offload"});
   return planning(options, commands::run_simulate);
 }
 

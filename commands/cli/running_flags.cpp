@@ -227,6 +227,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   add_layer(verb, s);
   begin_group(verb, kHow);
   add_recompute(verb, s);
+  add_offload(verb, s);
   add_degrees(verb, s);
   add_plan(verb, l.plan, {"--cluster", "--nearest"});  // flags that are added below it may be given with it
   verb.add_flag("--check-only", l.check_only, "verify outputs and gradients, time nothing");
@@ -254,8 +255,8 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   add_results(verb, l);
   for (const char* of_grid : {"--grid-layers", "--drawn", "--only"}) needs(verb, of_grid, {"--grid"});
   verb.get_option("--drawn")->excludes("--grid-layers")->excludes("--only");
-  for (const char* stack :
-       {"--layers", "--micro-batches", "--pipeline", "--virtual-stages", "--recompute", "--record-routing"})
+  for (const char* stack : {"--layers", "--micro-batches", "--pipeline", "--virtual-stages", "--recompute", "--offload",
+                            "--record-routing"})
     verb.get_option(stack)->excludes("--grid");
   for (const char* times : {"--iterations", "--trace", "--tasks", "--graphs", "--profile"})
     verb.get_option(times)->excludes("--check-only");
@@ -266,27 +267,17 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
     verb.get_option(predicted)->excludes("--no-predict");
   verb.get_option("--slow")->excludes("--check-only");
   begin_group(verb, kHow);
-  const std::vector<std::string> trains{"--grid",
-                                        "--schedule",
-                                        "--micro-batches",
-                                        "--pipeline",
-                                        "--virtual-stages",
-                                        "--recompute",
-                                        "--plan",
-                                        "--degree-forward",
-                                        "--degree-backward",
-                                        "--micro-op-bytes",
-                                        "--min-chunk-bytes",
-                                        "--check-only",
-                                        "--no-predict",
-                                        "--slow",
-                                        "--graphs",
-                                        "--profile",
-                                        "--workload",
-                                        "--attention",
-                                        "--trace",
-                                        "--tasks",
-                                        "--dump",
+  const std::vector<std::string> trains{"--grid",           "--schedule",
+                                        "--micro-batches",  "--pipeline",
+                                        "--virtual-stages", "--recompute",
+                                        "--offload",        "--plan",
+                                        "--degree-forward", "--degree-backward",
+                                        "--micro-op-bytes", "--min-chunk-bytes",
+                                        "--check-only",     "--no-predict",
+                                        "--slow",           "--graphs",
+                                        "--profile",        "--workload",
+                                        "--attention",      "--trace",
+                                        "--tasks",          "--dump",
                                         "--record-routing"};
   add_serve(verb, l.serve, s.cluster, layerbench::kRunBatches, trains);
   add_against(verb, l.against);
@@ -314,6 +305,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage; 1: ranks with the same weight share its optimizer states; default: 0", {0, 1});
   add_recompute(verb, s);
+  add_offload(verb, s);
   add_degrees(verb, s);
   add_plan(verb, m.plan, {"--cluster"});
   verb.add_flag("--online-packing", m.online_packing,

@@ -335,7 +335,7 @@ Json shape_flags() {
       flag["usual"] = usual.*field.member;
   });
   flags.push_back({{"name", "capacity_rounding"}, {"flag", "--capacity-rounding"}});
-  for (const std::string_view key : with(kParallelKeys, {"zero", "recompute"}))
+  for (const std::string_view key : with(kParallelKeys, {"zero", "recompute", "offload"}))
     flags.push_back({{"name", key}, {"flag", fmt::format("--{}", key)}});
   return flags;
 }

@@ -62,7 +62,8 @@ struct LinaPacking {
 };
 std::vector<LinaPacking> lina_packing_steps(const std::string& model, int experts, const Assumptions& assumed);
 /// Returns the memory of a rank that trains a model with 16 experts, `packing` on each device.
-MemoryEstimate lina_memory(const std::string& model, int packing, const Assumptions& assumed);
+MemoryEstimate lina_memory(const std::string& model, int packing, const Assumptions& assumed,
+                           Offload offload = Offload::none);
 /// Returns the seconds to concatenate a step's micro-ops: everything that is cut is read and written once.
 double lina_concatenation_s(const std::string& model, const Assumptions& assumed);
 

@@ -35,6 +35,7 @@ std::string_view computation_cost(TaskPart part) {
     case TaskPart::gradient_norm:
     case TaskPart::optimizer:
     case TaskPart::weights:
+    case TaskPart::offload:
     case TaskPart::serving:
       break;
   }

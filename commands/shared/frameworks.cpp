@@ -14,7 +14,7 @@ constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmo
 constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity",
                            kFirstStage = "--first-stage-layers", kLastStage = "--last-stage-layers";
 constexpr std::string_view kUnevenStages = "all stages but the first and the last have as many layers",
-                           kOtherMemory = "no plan moves states away", kOtherShards = "no plan shards weights";
+                           kOtherMemory = "plans offload experts alone", kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
 constexpr std::array<SettingName, 15> kMegatronArguments{
@@ -392,6 +392,8 @@ std::vector<std::string> refusals_of(const Framework& framework, const ModelShap
   Refusals refusals = framework.refusals(model);
   if (const int64_t parts = model.shape.layer.parts; parts > 1)
     refusals.push_back(fmt::format("{} runs whole samples, not {} parts of them", framework.name, parts));
+  if (model.shape.parallel.offload != Offload::none)
+    refusals.push_back(fmt::format("{} does not offload experts alone", framework.name));
   return refusals;
 }
 

@@ -91,6 +91,7 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   if (selection.layer.placement) file.parallel.ep_inside = ep_inside_from(*selection.layer.placement, "--placement");
   override_with(file.parallel.zero, selection.layer.zero);
   override_with(file.parallel.recompute, selection.layer.recompute);
+  override_with(file.parallel.offload, selection.layer.offload);
   if (selection.layer.rounding) file.rounding = selection.layer.rounding;
   try {
     return complete(file.layer, file.parallel, file.rounding.value_or(Rounding::ragged));

@@ -24,6 +24,7 @@ struct LayerFlags {
   std::optional<Rounding> rounding;
   std::optional<int> dp, cp, mp, ep, esp, pp, zero;
   std::optional<Recompute> recompute;
+  std::optional<Offload> offload;
   std::optional<std::string> placement;
   bool operator==(const LayerFlags&) const = default;
 };

@@ -184,6 +184,7 @@ Json group_sizes(const ParallelShape& p) {
   if (p.cp > 1) json["cp"] = p.cp;
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
+  if (p.offload != Offload::none) json["offload"] = name_of(p.offload);
   return json;
 }
 
@@ -202,6 +203,7 @@ LayerCase read_case(const TableReader& layer, const TableReader& groups) {
   p.ranks_per_node = count("ranks_per_node", 1 << 10);
   if (groups.has("edp")) p.edp = count("edp", 1 << 26);
   if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.least = 0, .most = kMostZeroStage}));
+  if (groups.has("offload")) p.offload = offload_from(groups.text("offload"), groups.where("offload"));
   if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
   return complete(shape, p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
 }
@@ -370,7 +372,7 @@ Task task_from(const TableReader& n, const Plan& plan, int slices) {
 
 Lane lane_from(const TableReader& n, const Plan& plan) {
   Lane lane;
-  lane.kind = n.named<LaneKind>("kind", static_cast<int>(LaneKind::host) + 1);
+  lane.kind = n.named<LaneKind>("kind", kLaneKinds);
   lane.stage = count_or(n, "stage", 0, 0, plan.split().stages - 1);
   for_each_item(n, "networks", [&](const ConfigValue& item, std::string_view name) {
     if (item.text != "inter" && item.text != "intra") n.fail(item, name, "inter or intra");

@@ -33,12 +33,14 @@ Plan parse_plan(std::string_view text, const std::string& path);
 
 /// Returns every field by its name in layer files; capacity_factor is null for dropless.
 Json layer_json(const LayerShape& layer);
-/// Returns nodes, ranks_per_node and the groups' sizes; also zero and recompute if a rank does not keep everything.
+/// Returns nodes, ranks_per_node and the groups' sizes; also zero, recompute and offload if a rank does not keep
+/// everything.
 Json group_sizes(const ParallelShape& parallel);
 
 /// The keys of a document's layer, including its rounding of rows, and of its groups, including their placement.
 inline constexpr auto kCaseLayerKeys = with(kLayerKeys, {"capacity_rounding"});
-inline constexpr auto kCaseGroupKeys = with(kParallelKeys, {"nodes", "ranks_per_node", "edp", "zero", "recompute"});
+inline constexpr auto kCaseGroupKeys =
+    with(kParallelKeys, {"nodes", "ranks_per_node", "edp", "zero", "recompute", "offload"});
 
 /// Reads a document's layer and groups, which may be the same object. Throws BadInput if a key of a size, a part or a
 /// group is missing, although layer files may omit it, and if the values don't fit together.

@@ -81,9 +81,10 @@ const LayerBinding::Row& LayerBinding::row_of(const Task& task) {
       Row::gradients(gradient),
       Row::gradients(expert_gradient),
   };
-  static_assert(kRows.size() == kTaskKinds - 25,
-                "every kind but send and recv, a model's ends (6), a step's (8), a dense layer's feed-forward (4) and "
-                "those of serving (5)");
+  static_assert(
+      kRows.size() == kTaskKinds - 28,
+      "every kind but send and recv, a model's ends (6), a step's (8), a dense layer's feed-forward (4), those "
+      "of offloaded experts (3) and of serving (5)");
   const auto* row = std::ranges::find(kRows, task.kind, &Row::kind);
   require<WrongResult>(row != kRows.end(), "{}: a task that the layer does not know", task.name());
   return *row;

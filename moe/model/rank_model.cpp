@@ -56,31 +56,53 @@ std::vector<Parameter> RankModel::parameters_of(int layer) {
   return all;
 }
 
+std::vector<Parameter> RankModel::stepped_on(Offload where, int layer) {
+  std::vector<Parameter> all = parameters_of(layer);
+  std::erase_if(all, [&](const Parameter& p) {
+    const bool on_host = offloads() && p.summed_over == SummedOver::edp;
+    return on_host != (where == Offload::experts);
+  });
+  return all;
+}
+
 void RankModel::train(const OptimizerSettings& settings) {
   require<BadInput>(settings.clip_norm == 0 || step_.clips,
                     "clip_norm: found {}, but the plan computes no norm to clip by", settings.clip_norm);
   settings_ = settings;
-  optimizers_.clear();
   std::vector<int> trained = stack_.layers();
   trained.insert(trained.end(), {kEmbeddingLayer, stack_.shape().layers});
-  for (const int layer : trained) {
-    std::vector<TrainedTensor> tensors;
-    for (const Parameter& p : parameters_of(layer)) {
-      const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
-      tensors.push_back({p.name, p.value.flat(), p.gradient.flat(), matrix, states_share(p).elements});
+  for (const Offload where : {Offload::none, Offload::experts}) {
+    optimizers_[where].clear();
+    for (const int layer : trained) {
+      std::vector<TrainedTensor> tensors;
+      for (const Parameter& p : stepped_on(where, layer)) {
+        const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
+        TensorView gradient = p.gradient.flat();
+        if (where == Offload::experts) gradient = on_host(gradient);
+        tensors.push_back({p.name, p.value.flat(), gradient, matrix, states_share(p).elements});
+      }
+      if (where == Offload::none || !tensors.empty())
+        optimizers_[where].try_emplace(layer, settings, std::move(tensors),
+                                       where == Offload::none ? math() : cpu_math());
     }
-    optimizers_.try_emplace(layer, settings, std::move(tensors), math());
   }
+}
+
+TensorView RankModel::on_host(TensorView gradient) const {
+  const TensorView device = stack_.expert_gradients(), host = stack_.host_gradients();
+  const auto first = gradient.as<std::byte>() - device.as<std::byte>();
+  return gradient.moved_to(host.as<std::byte>() + first, host.device(), gradient.dtype());
 }
 
 std::vector<ShardedTensor> RankModel::stored() {
   std::vector<ShardedTensor> all;
   for (const Parameter& p : parameters()) all.push_back({p.name, p.axes, p.value});
-  for (const auto& [layer, optimizer] : optimizers_) {
-    const std::vector<Parameter> weights = parameters_of(layer);
-    for (const OptimizerState& state : optimizer.states())
-      all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
-  }
+  for (const Offload where : {Offload::none, Offload::experts})
+    for (const auto& [layer, optimizer] : optimizers_[where]) {
+      const std::vector<Parameter> weights = stepped_on(where, layer);
+      for (const OptimizerState& state : optimizer.states())
+        all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
+    }
   return all;
 }
 
@@ -105,7 +127,11 @@ void RankModel::issue(const Task& task, CommCall call) {
       return stream.launch([this, layer](void* native) {
         math().use(native);
         if (!step_.clips) count_experts_once(layer);
-        if (!apart_) step_layer(layer);
+        if (!apart_) step_layer(Offload::none, layer);
+      });
+    case TaskKind::host_optimizer:
+      return stream.launch([this, layer](void*) {
+        if (!apart_) step_layer(Offload::experts, layer);
       });
     default:
       throw WrongResult(fmt::format("{}: a task that no model has", task.name()));
@@ -113,17 +139,17 @@ void RankModel::issue(const Task& task, CommCall call) {
 }
 
 void RankModel::count_experts_once(int layer) {
-  if (layer >= 0 && layer < stack_.shape().layers) stack_.count_once(layer);
+  if (layer >= 0 && layer < stack_.shape().layers && !offloads()) stack_.count_once(layer);
 }
 
-void RankModel::step_layer(int layer) {
-  const auto found = optimizers_.find(layer);
-  if (found == optimizers_.end()) return;
+void RankModel::step_layer(Offload where, int layer) {
+  const auto found = optimizers_[where].find(layer);
+  if (found == optimizers_[where].end()) return;
   found->second.step(steps_, 1, squares_.as<double>());
 }
 
 void RankModel::passed() {
-  if (optimizers_.empty()) return;
+  if (optimizers_[Offload::none].empty()) return;
   ++steps_;
   if (settings_.clip_norm == 0) return;
   const double norm = std::sqrt(*HostCopy(squares_, math().memory()).view().as<double>());
@@ -134,7 +160,8 @@ void RankModel::passed() {
 void RankModel::step(Stream& stream) {
   stream.launch([this](void* native) {
     math().use(native);
-    for (const auto& [layer, optimizer] : optimizers_) step_layer(layer);
+    for (const Offload where : {Offload::none, Offload::experts})
+      for (const auto& [layer, optimizer] : optimizers_[where]) step_layer(where, layer);
   });
   if (!gathers_) return;
   Communicator& dp = gathers_->of(GroupKind::dp);

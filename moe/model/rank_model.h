@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/layer/reference/stack_reference.h"
 #include "moe/model/model_ends.h"
 #include "moe/stack/stack_binding.h"
@@ -48,7 +49,12 @@ class RankModel final : public ModelTasks {
   bool of_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
   Math& math() const { return stack_.front().state().math(); }
   std::vector<Parameter> parameters_of(int layer);
-  void step_layer(int layer);
+  // Returns the weights that the optimizer steps on the device, or on the host.
+  std::vector<Parameter> stepped_on(Offload where, int layer);
+  void step_layer(Offload where, int layer);
+  // Returns the host's copy of an offloaded gradient.
+  TensorView on_host(TensorView gradient) const;
+  bool offloads() const { return stack_.shape().shape.parallel.offload == Offload::experts; }
   void count_experts_once(int layer);
   void gather_end(int layer, Communicator& dp, CommCall call);
   void add_own_squares(void* native);
@@ -62,7 +68,7 @@ class RankModel final : public ModelTasks {
   ModelEnds ends_;
   StepShape step_;
   OptimizerSettings settings_;
-  std::map<int, Optimizer> optimizers_;  // by layer, including the ends
+  EnumArray<Offload, std::map<int, Optimizer>, 2> optimizers_;  // by where and by layer, including the ends
   bool apart_ = false;
   int64_t steps_ = 0;
   Tensor squares_;  // the sum of squares of all gradients, float64

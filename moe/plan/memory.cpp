@@ -72,6 +72,7 @@ void check(const MemoryRequest& r) {
   require<Unsupported>(r.shape.layer.parts == 1 || r.shape.parallel.recompute != Recompute::full,
                        "parts: found {} with recompute full, which keeps no keys, expected none or selective",
                        r.shape.layer.parts);
+  check_offload(r.shape);
   require<WrongResult>(r.slots.empty() || std::ssize(r.slots) == r.shape.parallel.pp,
                        "memory: found the slots of {} stages, expected pp = {}", r.slots.size(), r.shape.parallel.pp);
   require<BadInput>(r.layers >= r.shape.parallel.pp, "layers = {} over pp = {}: every stage needs a layer", r.layers,
@@ -326,8 +327,13 @@ MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
   double parameters = layers.moe * layer.dense + end_parameters(r, {r, stage});
   if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
   const MemoryEstimate dense = states(parameters, r.shape.parallel.replicas(), r);
-  const MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
+  MemoryEstimate experts = states(layers.moe * layer.experts, r.shape.parallel.edp, r);
   MemoryEstimate e;
+  if (r.shape.parallel.offload == Offload::experts) {
+    e.host = experts.total();
+    if (layers.moe > kWindowLayers) experts.weights *= static_cast<double>(kWindowLayers) / layers.moe;
+    experts.optimizer = 0;
+  }
   e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
   if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(of_dense(r));
   e.gradients = dense.gradients + experts.gradients;

@@ -98,6 +98,7 @@ struct MemoryEstimate {
   double activations = 0;  // kept for the backward
   double buffers = 0;      // all other bytes, which passes share except for the stage's inputs and outputs
   int stage = 0;           // the rank's stage
+  double host = 0;         // of the host's memory, not in the total: offloaded weights, gradients and optimizer states
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
@@ -116,8 +117,9 @@ double micro_batches_in_flight(const MemoryRequest& request, int stage);
 /// Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations by `request.activations`. Buffers are the
 /// temporary tensors of a phase's parts; a stage's inputs, outputs and their gradients; the tensors that every pass has
 /// of its own; and the gathered weights, under ZeRO 1 and 2 those of a layer that are gathered at once, under ZeRO 3
-/// all of one layer. Fragmentation, library workspaces and a framework's own memory are excluded; a dropless layer is
-/// counted with balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage.
+/// all of one layer. If experts are offloaded, those of the layers in the window count, without an optimizer's states.
+/// Fragmentation, library workspaces and a framework's own memory are excluded; a dropless layer is counted with
+/// balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage, Unsupported as check_offload does.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 /// Estimates a rank of the given stage in the same way.
 MemoryEstimate estimate_stage(const MemoryRequest& request, int stage);

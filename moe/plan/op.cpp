@@ -7,7 +7,7 @@
 namespace moe {
 namespace {
 
-constexpr EnumArray<Op, OpFacts, 14> kFacts{{{
+constexpr EnumArray<Op, OpFacts, 15> kFacts{{{
     {"none"},
     {"alltoall", OpTable::comm, true, false, 1},
     {"allgather", OpTable::comm, true, false, 1},
@@ -19,6 +19,7 @@ constexpr EnumArray<Op, OpFacts, 14> kFacts{{{
     {"gemm", OpTable::compute},
     {"expert", OpTable::compute},
     {"copy", OpTable::compute},
+    {"host_copy", OpTable::compute},
     {"attention"},
     {"module", OpTable::module},
     {"task", OpTable::task},

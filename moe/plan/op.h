@@ -21,7 +21,8 @@ enum class Op : uint8_t {
   saa,         // Parm's combine overlapped with its gathers
   gemm,
   expert,
-  copy,
+  copy,       // inside the device's memory
+  host_copy,  // between the host's memory and the device's
   attention,
   module,
   task
@@ -38,6 +39,9 @@ struct OpFacts {
   int wire_passes = 0;      // how often a collective's volume, without a rank's own share, passes the rank's link
 };
 const OpFacts& facts_of(Op op);
+
+/// Returns whether the op moves bytes of one rank; a row of it has no element type.
+constexpr bool copies(Op op) { return op == Op::copy || op == Op::host_copy; }
 
 std::string_view name_of(Op op);
 /// Returns the op of that name; none if there is no such op.

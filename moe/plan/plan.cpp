@@ -5,6 +5,7 @@
 
 #include "moe/base/check.h"
 #include "moe/base/enum_array.h"
+#include "moe/plan/offload.h"
 #include "moe/plan/pipeline.h"
 #include "moe/plan/task_kind.h"
 #include "moe/shape/layer_fields.h"
@@ -13,8 +14,8 @@ namespace moe {
 namespace {
 
 constexpr EnumArray<Phase, std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
-constexpr EnumArray<LaneKind, std::string_view, 8> kLaneNames{"compute", "inter",    "intra",   "comm",
-                                                              "copy",    "gradient", "receive", "host"};
+constexpr EnumArray<LaneKind, std::string_view, kLaneKinds> kLaneNames{
+    "compute", "inter", "intra", "comm", "copy", "gradient", "receive", "host", "host_link"};
 constexpr EnumArray<Buffer, std::string_view, kBuffers> kBufferNames{
     "input",          "gathered_input", "attention_partial", "hidden",
     "routing",        "ordered",        "dispatched",        "gathered",
@@ -244,6 +245,8 @@ Work dense_computation(TaskKind kind, Phase phase, const LayerCase& c, Flow flow
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
       return {op, GroupKind::none, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
     }
+    case TaskPart::offload:  // an expert has as many bytes of gradients as of weights
+      return {op, GroupKind::none, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
     case TaskPart::permute:
       return {op, GroupKind::none,
               moe_volumes(c, planned_rows(c) * ordered_groups(kind, phase, c, flow)).alltoall_bytes, 0, 0};
@@ -341,8 +344,15 @@ Work step_work(const Task& task, const Plan& plan, const LayerCases& cases) {
   switch (task.kind) {
     case TaskKind::optimizer:
       if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};
-      return {Op::copy, group, optimizer_bytes(plan.shape, weights_of(plan, cases, task.layer), *plan.step.optimizer),
+      return {Op::copy, group,
+              optimizer_bytes(plan.shape, device_weights(plan.shape, weights_of(plan, cases, task.layer)),
+                              *plan.step.optimizer),
               0, 0};
+    case TaskKind::host_optimizer: {
+      if (!plan.step.optimizer) return {Op::none, group, 0, 0, 0};
+      const StepWeights experts{.experts = step_weights(plan.shape).experts};
+      return {Op::host_copy, group, optimizer_bytes(plan.shape, experts, *plan.step.optimizer), 0, 0};
+    }
     case TaskKind::squares:
       return {Op::copy, group, squares_bytes(plan, cases, layers_here()), 0, 0};
     case TaskKind::norm:

@@ -22,7 +22,8 @@
 namespace moe {
 
 /// A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs are ready.
-enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient, receive, host };
+enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient, receive, host, host_link };
+inline constexpr int kLaneKinds = 9;
 std::string_view name_of(LaneKind kind);
 
 struct Lane {
@@ -227,7 +228,8 @@ Work whole_work(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
 /// gradients and, if it clips, after the norm of all; every row passes every stage of a layer once, and every token
 /// its shared expert; a dense layer has its feed-forward and nothing of the MoE part, an MoE layer the opposite; a
 /// stage receives in the order in which its neighbour sends; only a forward's input is read without having been
-/// written.
+/// written; the window has the weights of offloaded experts while they compute, and their gradients go to the host
+/// once.
 void check_plan(const Plan& plan);
 
 }  // namespace moe

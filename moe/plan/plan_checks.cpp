@@ -126,6 +126,8 @@ void check_lanes(const Plan& plan) {
       if (on_host != (lane.kind == LaneKind::host) ||
           (!on_host && lane.kind != LaneKind::compute && !copies(task.kind)))
         broken(task, "computes on the {} lane", name_of(lane.kind));
+      if (moves_offloaded(task.kind) != (lane.kind == LaneKind::host_link))
+        broken(task, "runs on the {} lane", name_of(lane.kind));
       continue;
     }
     const Group& group = plan.groups[task.group];
@@ -178,6 +180,7 @@ void check_plan(const Plan& plan) {
   check_accesses(plan, ancestors);
   check_gradients(plan, ancestors);
   check_step(plan, ancestors);
+  check_offload(plan, ancestors);
 }
 
 // Checks the data of a plan: gradients, rows, and the buffers that tasks read and write.
@@ -749,6 +752,85 @@ class StepCheck {
 
 void check_step(const Plan& plan, const Ancestors& ancestors) {
   if (plan.step.planned) StepCheck(plan, ancestors).run();
+}
+
+// Checks offloaded experts: while tasks compute experts, the window has their layer's weights; every layer's gradients
+// go to the host once, when they are whole, and its experts are stepped there after that.
+
+namespace {
+
+// Replays the fetches of a stage. A task that computes experts comes after the fetch of its layer, which no later fetch
+// to the same place may overwrite before the task has ended.
+class WindowCheck {
+ public:
+  explicit WindowCheck(const Ancestors& ancestors) : ancestors_(ancestors) {}
+
+  void fetch(const Task& task) {
+    if (task.chunks != kWindowLayers) broken(task, "fetches to a window of {} layers", task.chunks);
+    Place& place = places_[task.chunk];
+    if (place.fetch != nullptr && !ancestors_.before(place.fetch->id, task.id))
+      broken(task, "overwrites weights before {} brought them", place.fetch->name());
+    for (const Task* reader : place.readers)
+      if (!ancestors_.before(reader->id, task.id)) broken(task, "overwrites weights that {} reads", reader->name());
+    place = {&task, {}};
+  }
+  void read(const Task& task) {
+    for (Place& place : places_)
+      if (place.fetch != nullptr && place.fetch->layer == task.layer) {
+        if (!ancestors_.before(place.fetch->id, task.id)) broken(task, "begins before {}", place.fetch->name());
+        return place.readers.push_back(&task);
+      }
+    broken(task, "reads weights that the window does not have");
+  }
+
+ private:
+  struct Place {
+    const Task* fetch = nullptr;
+    std::vector<const Task*> readers;
+  };
+  const Ancestors& ancestors_;
+  std::array<Place, kWindowLayers> places_;
+};
+
+}  // namespace
+
+void check_offload(const Plan& plan, const Ancestors& ancestors) {
+  if (plan.shape.parallel.offload == Offload::none) {
+    for (const Task& task : plan.tasks())
+      if (part_of(task.kind) == TaskPart::offload) broken(task, "moves experts that are not offloaded");
+    return;
+  }
+  std::map<int, WindowCheck> windows;                                             // by stage
+  std::map<int, std::vector<int>> stored, stepped, makers, sums = sums_of(plan);  // by layer
+  for (const Task& task : plan.tasks()) {
+    WindowCheck& window = windows.try_emplace(plan.structure->lanes[task.lane].stage, ancestors).first->second;
+    if (task.kind == TaskKind::fetch) window.fetch(task);
+    if (is_expert(task.kind)) window.read(task);
+    if (is_expert(task.kind) && task.phase == Phase::backward) makers[task.layer].push_back(task.id);
+    if (task.kind == TaskKind::store) stored[task.layer].push_back(task.id);
+    if (task.kind == TaskKind::host_optimizer) stepped[task.layer].push_back(task.id);
+  }
+  for (int layer = 0; layer < plan.layers; ++layer) {
+    const int64_t stores = std::ssize(stored[layer]), expected = plan.dense.has(layer) ? 0 : 1;
+    require<WrongResult>(stores == expected, "plan: layer {}: its experts' gradients go to the host {} times", layer,
+                         stores);
+    const int64_t steps = std::ssize(stepped[layer]), planned = plan.step.planned ? expected : 0;
+    require<WrongResult>(steps == planned, "plan: layer {}: the host steps its experts {} times, expected {}", layer,
+                         steps, planned);
+    if (stores == 0) continue;
+    const Task& store = plan.tasks()[stored[layer].front()];
+    check_after(plan, ancestors, store, makers[layer], "stores gradients before the end of");
+    for (const int sum : sums[layer])
+      if (plan.tasks()[sum].kind == TaskKind::expert_gradient)
+        check_after(plan, ancestors, store, {sum}, "stores gradients before the end of");
+    if (steps == 0) continue;
+    const Task& step = plan.tasks()[stepped[layer].front()];
+    check_after(plan, ancestors, step, {store.id}, "steps experts before the end of");
+    if (!plan.step.clips) continue;
+    const int stage = plan.structure->lanes[step.lane].stage;
+    const Task* norm = find(plan, spans(plan, GroupKind::world) ? TaskKind::norm : TaskKind::squares, stage);
+    if (norm != nullptr) check_after(plan, ancestors, step, {norm->id}, "clips before the end of");
+  }
 }
 
 }  // namespace moe

@@ -37,6 +37,7 @@ Op op_of(TaskKind kind) {
     case TaskOperation::send:
       return Op::sendrecv;
     case TaskOperation::copy:
+      return part_of(kind) == TaskPart::offload ? Op::host_copy : Op::copy;
     case TaskOperation::sum:
       return Op::copy;
     case TaskOperation::receive:  // priced with its send

@@ -35,14 +35,17 @@ enum class TaskKind : uint8_t {
   squares, norm,                                           // of a rank's gradients, and over all ranks, to clip them
   optimizer,
   weights, expert_weights, stage_weights,                  // ZeRO 1: gathered over DP or EDP; stage: gates, norms, ends
+  // offloaded experts: a layer's weights from the host to a place of the window, which is the task's chunk; their
+  // gradients to the host; the optimizer's step there
+  fetch, store, host_optimizer,
   // inference: experts' popularity, their placement, weight copies, the gate's choices to the scheduler, its answer
   serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
-inline constexpr int kTaskKinds = 58;
+inline constexpr int kTaskKinds = 61;
 
 /// The part of a model or of an iteration that a task works for. experts: rows on their way to, in and from the
-/// experts; stages: transfers between pipeline stages.
+/// experts; stages: transfers between pipeline stages; offload: experts that the host's memory keeps.
 enum class TaskPart : uint8_t {
   attention,
   gate,
@@ -56,6 +59,7 @@ enum class TaskPart : uint8_t {
   gradient_norm,
   optimizer,
   weights,
+  offload,
   serving
 };
 
@@ -146,6 +150,9 @@ inline constexpr EnumArray<TaskKind, TaskTraits, kTaskKinds> kTaskTraits{{{
     {weights,              "weights",              Part::weights,       Does::allgather,     Over::dp,    'J'},
     {expert_weights,       "expert_weights",       Part::weights,       Does::allgather,     Over::edp,   'J'},
     {stage_weights,        "stage_weights",        Part::weights,       Does::allgather,     Over::dp,    'J'},
+    {fetch,                "fetch",                Part::offload,       Does::copy,          Over::none,  'J'},
+    {store,                "store",                Part::offload,       Does::copy,          Over::none,  'J'},
+    {host_optimizer,       "host_optimizer",       Part::offload,       Does::compute,       Over::none,  'Z'},
     {serve_estimate,       "serve_estimate",       Part::serving,       Does::compute,       Over::none,  'T'},
     {serve_schedule,       "serve_schedule",       Part::serving,       Does::compute,       Over::none,  'T'},
     {serve_swap,           "serve_swap",           Part::serving,       Does::copy,          Over::none,  'J'},
@@ -223,8 +230,14 @@ constexpr bool is_end(TaskKind kind) { return part_of(kind) == TaskPart::ends; }
 /// Returns whether the task computes one of a model's ends.
 constexpr bool computes_end(TaskKind kind) { return is_end(kind) && computes(kind); }
 
-/// Returns whether the task runs on the host, beside the device: it decides where experts are served.
-constexpr bool runs_on_host(TaskKind kind) { return part_of(kind) == TaskPart::serving && computes(kind); }
+/// Returns whether the task runs on the host, beside the device: it decides where experts are served, or steps experts
+/// that the host's memory keeps.
+constexpr bool runs_on_host(TaskKind kind) {
+  return (part_of(kind) == TaskPart::serving || part_of(kind) == TaskPart::offload) && computes(kind);
+}
+
+/// Returns whether the task moves weights or gradients of offloaded experts over the host's link.
+constexpr bool moves_offloaded(TaskKind kind) { return part_of(kind) == TaskPart::offload && !computes(kind); }
 
 /// Returns whether the task moves bytes inside a rank.
 constexpr bool copies(TaskKind kind) { return operation_of(kind) == TaskOperation::copy; }

@@ -346,6 +346,8 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
   if (op == Op::gemm) {
     key.table = RowKey::Table::compute;
     key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
+  } else if (op == Op::host_copy) {
+    key.table = RowKey::Table::compute;
   } else if (op == Op::module || op == Op::task) {
     key.table = op == Op::module ? RowKey::Table::module : RowKey::Table::task;
     key.op = parameters.text("name", record.where);
@@ -382,8 +384,8 @@ FitSample sample_of(const CaseRecord& record, const RowKey& key) {
   const Fields& parameters = record.parameters;
   FitSample sample;
   sample.name = record.where.empty() ? record.key : fmt::format("{} ({})", record.key, record.where);
-  const bool bytes =
-      key.table == RowKey::Table::comm || (key.table == RowKey::Table::module && is_priced_by_byte(key.op));
+  const bool bytes = key.table == RowKey::Table::comm || key.op == name_of(Op::host_copy) ||
+                     (key.table == RowKey::Table::module && is_priced_by_byte(key.op));
   sample.size = parameters.number(bytes ? "bytes" : "flops", record.where);
   sample.seconds = record.summary.number("median_s", record.where);
   if (key.table == RowKey::Table::compute && parameters.has("gemms"))
@@ -428,6 +430,10 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
       break;
     case RowKey::Table::compute:
       profile.compute.push_back(fitted(compute_of(key), fit));
+      if (copies(profile.compute.back().op)) {
+        profile.compute.back().beta_s_per_byte = fit.beta;
+        break;
+      }
       profile.compute.back().beta_s_per_flop = fit.beta;
       profile.compute.back().range_flops = fit.range;
       break;

@@ -65,6 +65,7 @@ PriceCurve LayerPricer::whole_curve(TaskKind kind, Phase phase, const Work& work
   if (kind == TaskKind::expert_gradient)
     return comm_curve(Op::allreduce, GroupKind::edp, static_cast<double>(expert_gradient_bytes(shape())));
   if (op_of(kind) == Op::copy) return copy_curve();
+  if (op_of(kind) == Op::host_copy) return host_copy_curve();
   if (work.group == GroupKind::none) return compute_curve(kind, phase, work);
   PriceCurve c = comm_curve(work.op, work.group, work.bytes);
   if (work.op == Op::alltoall && has(work.group)) add_hook(c, kind, phase);
@@ -174,6 +175,14 @@ PriceCurve LayerPricer::copy_curve() const {
   if (const ComputeRow* row = find_.copy_row()) return {row->alpha_s, row->beta_s_per_byte};
   note({PriceNote::Kind::not_priced, "copies", ", for which the profile has no row"});
   return {};
+}
+
+PriceCurve LayerPricer::host_copy_curve() const {
+  if (const ComputeRow* row = find_.copy_row(Op::host_copy)) return {row->alpha_s, row->beta_s_per_byte};
+  const std::string name(name_of(Op::host_copy));
+  throw Unpriced(profile().name, fmt::format("no price for {}, a copy between host and device, by which experts are "
+                                             "offloaded{}",
+                                             name, why_unusable(profile(), name)));
 }
 
 double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
@@ -325,7 +334,7 @@ double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) 
 
 double StepPrices::seconds(TaskKind kind, const Work& work) const {
   if (work.op == Op::none) return 0;
-  if (kind == TaskKind::weights || kind == TaskKind::expert_weights)
+  if (kind == TaskKind::weights || kind == TaskKind::expert_weights || moves_offloaded(kind))
     return pricer_.dense_seconds(kind, Phase::backward);
   const double seconds = computes(kind) ? touching_seconds(kind, work.bytes) : collective_seconds(kind, work);
   return seconds + find_.profile().task_overhead_s;
@@ -339,6 +348,10 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
     const TermValues terms = touching_terms(kind, bytes);
     for (const PriceNote& range : range_notes(row, terms)) note(range);
     return dot(find_.used(row).s_per, terms);
+  }
+  if (runs_on_host(kind)) {
+    note({PriceNote::Kind::not_priced, std::string(name_of(kind)), ", for which the profile has no row"});
+    return 0;
   }
   if (const ComputeRow* row = find_.copy_row()) {
     note({PriceNote::Kind::derived, std::string(name_of(kind)), " = a copy of what it reads and writes"});

@@ -86,6 +86,7 @@ class LayerPricer {
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const;
   PriceCurve copy_curve() const;
+  PriceCurve host_copy_curve() const;
   std::optional<GpuPrices> gpu_prices() const;
   double part_seconds(const Task& task, Flow flow, int more) const;
 

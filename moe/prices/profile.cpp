@@ -76,7 +76,7 @@ ComputeRow compute_row_from(const TableReader& table) {
   if (out.op != Op::expert && table.has("ffn")) table.fail(table.value("ffn"), "ffn", "none beside " + what);
   if (table.has("dtype")) out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
   out.alpha_s = table.real("alpha_s", kSeconds);
-  const bool copy = out.op == Op::copy;
+  const bool copy = copies(out.op);
   (copy ? out.beta_s_per_byte : out.beta_s_per_flop) = beta_from(table, copy, kSecondsPerUnit, what);
   return out;
 }
@@ -160,8 +160,8 @@ CommRow comm_from(const TableReader& row, const Profile& profile) {
 
 ComputeRow compute_from(const TableReader& row) {
   ComputeRow out = compute_row_from(row);
-  if (out.op == Op::copy && row.has("range_flops"))
-    row.fail(row.value("range_flops"), "range_flops", "none beside op = 'copy'");
+  if (copies(out.op) && row.has("range_flops"))
+    row.fail(row.value("range_flops"), "range_flops", fmt::format("none beside op = '{}'", name_of(out.op)));
   read_fit(row, out);
   out.range_flops = range_from(row, "range_flops");
   return out;
@@ -416,9 +416,9 @@ void write(std::ostream& out, const CommRow& row) {
 void write(std::ostream& out, const ComputeRow& row) {
   fmt::print(out, "\n[[compute]]\nop = \"{}\"\n", name_of(row.op));
   if (row.ffn) fmt::print(out, "ffn = \"{}\"\n", name_of(*row.ffn));
-  if (row.op != Op::copy) fmt::print(out, "dtype = \"{}\"\n", name_of(row.dtype));
+  if (!copies(row.op)) fmt::print(out, "dtype = \"{}\"\n", name_of(row.dtype));
   write_number(out, "alpha_s", row.alpha_s);
-  if (row.op == Op::copy)
+  if (copies(row.op))
     write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   else
     write_number(out, "beta_s_per_flop", row.beta_s_per_flop);
@@ -484,7 +484,7 @@ std::string row_name(const CommRow& row) {
 }
 
 std::string row_name(const ComputeRow& row) {
-  if (row.op == Op::copy) return std::string(name_of(row.op));  // for any type
+  if (copies(row.op)) return std::string(name_of(row.op));  // for any type
   return fmt::format("{}{} {}", name_of(row.op), row.ffn ? fmt::format(" {}", name_of(*row.ffn)) : "",
                      name_of(row.dtype));
 }
@@ -537,7 +537,7 @@ void add_missing(std::vector<Row>& own, const std::vector<Row>& others, const st
 std::vector<std::string> take_computations(Profile& profile, const Profile& other) {
   const std::string origin = "from " + other.name;
   const bool measured = std::ranges::any_of(
-      profile.compute, [](const ComputeRow& row) { return row.op != Op::copy && bytes_of(row.dtype) == 2; });
+      profile.compute, [](const ComputeRow& row) { return !copies(row.op) && bytes_of(row.dtype) == 2; });
   std::vector<std::string> added;
   add_missing(profile.compute, other.compute, origin, added);
   add_missing(profile.modules, other.modules, origin, added);
@@ -608,7 +608,7 @@ Profile nominal_profile(const LayerCase& shape) {
                              .dtype = shape.layer.dtype,
                              .alpha_s = kAlphaS / 2,
                              .beta_s_per_flop = kDispatchS / std::max(flops, 1.0)});
-  profile.compute.push_back({.op = Op::copy, .beta_s_per_byte = beta / 10});
+  for (const Op op : {Op::copy, Op::host_copy}) profile.compute.push_back({.op = op, .beta_s_per_byte = beta / 10});
   return profile;
 }
 

@@ -84,8 +84,8 @@ struct CommRow {
   double sent_share = 0;
 };
 
-/// A row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole) or copy
-/// (beta_s_per_byte).
+/// A row of [[compute]]: gemm (gemms * alpha + flops * beta), expert (with ffn, as a whole), copy or
+/// host_copy (beta_s_per_byte).
 struct ComputeRow {
   Op op = Op::none;
   std::optional<Ffn> ffn = {};

@@ -93,9 +93,9 @@ const ComputeRow* RowFinder::expert_row() const {
   return nullptr;
 }
 
-const ComputeRow* RowFinder::copy_row() const {
+const ComputeRow* RowFinder::copy_row(Op op) const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::copy) return &used(row);
+    if (row.op == op) return &used(row);
   return nullptr;
 }
 

@@ -67,8 +67,8 @@ class RowFinder {
   PriceCurve curve_of(const CommRow& row, double bytes) const;
   /// Returns the GEMM row of the case's type, or another type's, scaled. Throws Unpriced if neither is available.
   ComputeRow gemm_row() const;
-  const ComputeRow* expert_row() const;  // null: experts are priced as GEMMs
-  const ComputeRow* copy_row() const;    // null: no such row
+  const ComputeRow* expert_row() const;                // null: experts are priced as GEMMs
+  const ComputeRow* copy_row(Op op = Op::copy) const;  // copy or host_copy; null: no such row
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   /// Returns the task's own row, or that of the module that does nearly the same.
   const ModuleRow* own_module_row(TaskKind kind, Phase phase) const;

@@ -1,6 +1,7 @@
 #include "moe/schedule/detail/iteration_builder.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -101,12 +102,23 @@ void IterationBuilder::finish(int stage, int layer, const std::vector<int>& read
   pass.gradients.experts = experts;
   pass_ = &pass;
   begin_slices();
-  std::vector<int> all;
   for (size_t i = 0; i < ready.size(); ++i) gradient(i);
+  pass_ = nullptr;
+}
+
+int IterationBuilder::finish(TaskKind kind, int stage, int layer, const std::vector<int>& after) {
+  const Pass pass{.phase = Phase::backward, .stage = stage, .layer = layer};
+  pass_ = &pass;
+  const int id = push(kind, after);
+  pass_ = nullptr;
+  return id;
+}
+
+void IterationBuilder::optimize(int stage, int layer) {
+  std::vector<int> all;
   for (const Task& task : structure_.tasks)
     if (structure_.lanes[task.lane].stage == stage) all.push_back(task.id);
-  push(TaskKind::optimizer, all);
-  pass_ = nullptr;
+  finish(TaskKind::optimizer, stage, layer, all);
 }
 
 void IterationBuilder::begin_left(int stage, int layer, const std::vector<int>& ready,
@@ -208,13 +220,15 @@ void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
   builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
 }
 
-// Returns, by gradient, the tasks that send it.
-std::vector<std::vector<int>> StepBuilder::senders() const {
+// Returns, by gradient, the tasks that send it, on finished stages: the slices of others count from the start of their
+// own stage's gradients.
+std::vector<std::vector<int>> StepBuilder::senders(const std::vector<int>& finished) const {
   std::vector<int> tasks(plan_.slices.size(), -1);
   std::vector<std::vector<int>> senders(plan_.gradients.size());
   for (const Task& task : builder_.tasks())
-    if (task.slice >= 0) tasks[task.slice] = task.id;
+    if (task.slice >= 0 && std::ranges::count(finished, builder_.stage_of(task)) > 0) tasks[task.slice] = task.id;
   for (size_t s = 0; s < plan_.slices.size(); ++s) {
+    if (tasks[s] < 0) continue;
     int64_t begin = plan_.slices[s].begin, left = plan_.slices[s].bytes();
     for (auto g = static_cast<size_t>(plan_.slices[s].gradient); left > 0; ++g, begin = 0) {
       const int64_t here = std::min(left, plan_.gradients[g].bytes - begin);
@@ -240,7 +254,9 @@ std::vector<int> StepBuilder::stepped(int stage) const {
 
 void StepBuilder::step() {
   std::map<int, std::vector<int>> sums;  // by layer: the sums, and the makers of gradients that are not summed
-  const std::vector<std::vector<int>> sent_by = senders();
+  std::vector<int> all(stages());
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<std::vector<int>> sent_by = senders(all);
   for (size_t g = 0; g < sent_by.size(); ++g) {
     std::vector<int>& of_layer = sums[plan_.gradients[g].layer];
     of_layer.insert(of_layer.end(), sent_by[g].begin(), sent_by[g].end());
@@ -250,6 +266,10 @@ void StepBuilder::step() {
       const std::vector<int>& made = makers_of(layer);
       sums[layer].insert(sums[layer].end(), made.begin(), made.end());
     }
+  std::map<int, int> stored;  // by layer
+  for (int stage = stages(); stage-- > 0;)
+    for (const auto& [layer, after] : stores(stage, sent_by))
+      stored[layer] = builder_.step(TaskKind::store, stage, layer, after);
   if (plan_.step.tied && !plan_.ends.none() && stages() > 1) sum_tied(sums);
   std::vector<int> norms(stages(), -1);
   if (plan_.step.clips) add_norms(sums, norms);
@@ -258,9 +278,34 @@ void StepBuilder::step() {
       std::set<int> after(sums[layer].begin(), sums[layer].end());
       after.insert(norms[stage]);
       builder_.step(TaskKind::optimizer, stage, layer, {after.begin(), after.end()});
+      if (const auto own = stored.find(layer); own != stored.end())
+        builder_.step(TaskKind::host_optimizer, stage, layer, {own->second, norms[stage]});
     }
     if (plan_.shape.parallel.zero > 0) gather(stage);
   }
+}
+
+// Returns a stage's layers whose experts the host keeps, in the order in which their gradients are made, and the tasks
+// after which these are whole. `sent_by`: by gradient, the tasks that send it.
+std::vector<std::pair<int, std::vector<int>>> StepBuilder::stores(int stage,
+                                                                  const std::vector<std::vector<int>>& sent_by) {
+  std::vector<std::pair<int, std::vector<int>>> stores;
+  if (plan_.shape.parallel.offload == Offload::none) return stores;
+  const std::vector<int> layers = layers_of(stage);
+  for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
+    if (plan_.dense.has(*layer)) continue;
+    std::vector<int> after = makers(TaskKind::expert, *layer);
+    for (size_t g = 0; g < sent_by.size(); ++g)
+      if (plan_.gradients[g].experts && plan_.gradients[g].layer == *layer)
+        after.insert(after.end(), sent_by[g].begin(), sent_by[g].end());
+    stores.emplace_back(*layer, std::move(after));
+  }
+  return stores;
+}
+
+void StepBuilder::store(int stage) {
+  for (const auto& [layer, after] : stores(stage, senders({stage})))
+    builder_.finish(TaskKind::store, stage, layer, after);
 }
 
 // Sums a tied embedding. `sums`: by layer, the tasks that its step waits for. The ends' own sums come first.

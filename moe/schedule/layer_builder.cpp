@@ -291,6 +291,7 @@ int LayerBuilder::add(const schedule::Pass& pass) {
   pass_ = &pass;
   begin_slices();
   input_halves_.clear();
+  if (offloads_ && !pass.dense) fetch_experts();
   const bool forward_pass = pass.phase == Phase::forward;
   const auto before = outputs_.find({pass.micro_batch, pass.layer + (forward_pass ? -1 : 1)});
   dense_ = {{}, whole_of(Buffer::input)};
@@ -337,7 +338,7 @@ bool shares_dense(TaskKind kind) {
 
 }  // namespace
 
-StageLanes::StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages)
+StageLanes::StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages, bool offloads)
     : layout_(layout), networks_(networks) {
   for (int stage = 0; stage < stages; ++stage) {
     std::vector<Lane> lanes = lanes_of(layout, stage);
@@ -345,6 +346,9 @@ StageLanes::StageLanes(LaneLayout layout, const GroupNetworks& networks, int sta
     if (layout == LaneLayout::by_network_gradient)
       lanes.push_back({LaneKind::gradient, stage, gradients == Network::inter, gradients == Network::intra, {}});
     if (stages > 1) lanes.push_back({LaneKind::receive, stage, false, false, {}});
+    if (offloads)
+      for (const LaneKind kind : {LaneKind::host_link, LaneKind::host})
+        lanes.push_back({kind, stage, false, false, {}});
     a_stage_ = lanes.size();
     lanes_.insert(lanes_.end(), lanes.begin(), lanes.end());
   }
@@ -374,6 +378,8 @@ bool StageLanes::shares_gradients(GroupKind group) const { return networks_[grou
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
   if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
+  if (moves_offloaded(kind)) return lane_of(LaneKind::host_link, stage);
+  if (runs_on_host(kind)) return lane_of(LaneKind::host, stage);
   if (shares_dense(kind) && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
   if (!copies(kind)) return of(group_of(flow, kind), stage);
   const int compute = of(GroupKind::none, stage);
@@ -381,7 +387,10 @@ int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
 }
 
 PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
-    : schedule_(schedule), lanes_(schedule.lanes, layers.networks, layers.stages), parts_(layers.parts) {
+    : schedule_(schedule),
+      lanes_(schedule.lanes, layers.networks, layers.stages, layers.offloads),
+      parts_(layers.parts),
+      offloads_(layers.offloads) {
   structure_.flow = schedule.flow;
   structure_.lanes = lanes_.all();
 }
@@ -413,7 +422,26 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
     if (id >= 0) task.after.push_back(id);
   structure_.lanes[lane].queue.push_back(task.id);
   structure_.tasks.push_back(std::move(task));
+  if (offloads_ && is_expert(kind)) read_window();
   return last().id;
+}
+
+// Fetches the experts of the pass's layer unless the window has them. The fetch begins as soon as no earlier pass reads
+// its place any more, so it may run beside the pass before.
+void PassBuilder::fetch_experts() {
+  Window& window = windows_[pass_->stage];
+  const ExpertWindow::Use use = window.layers.begin(pass_->layer);
+  window.place = use.place;
+  if (!use.fetches) return;
+  window.fetched[use.place] = push(TaskKind::fetch, {window.read[use.place]});
+  last().chunk = use.place;
+  last().chunks = kWindowLayers;
+}
+
+void PassBuilder::read_window() {
+  Window& window = windows_[pass_->stage];
+  last().after.push_back(window.fetched[window.place]);
+  window.read[window.place] = last().id;
 }
 
 bool PassBuilder::of_experts(size_t place) const {

@@ -1,12 +1,14 @@
 #pragma once
 // Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule only orders tasks on
 // lanes; data dependencies, lanes, omitted collectives (a group of one rank) and accesses are derived here.
+#include <array>
 #include <map>
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "moe/base/enum_array.h"
+#include "moe/plan/offload.h"
 #include "moe/plan/plan.h"
 #include "moe/schedule/schedule.h"
 
@@ -15,7 +17,7 @@ namespace moe::schedule {
 /// The lanes of a schedule's layout, and the lane of each task of a stage.
 class StageLanes {
  public:
-  StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages);
+  StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages, bool offloads = false);
 
   /// Returns the lanes of all stages, with empty queues.
   const std::vector<Lane>& all() const { return lanes_; }
@@ -24,7 +26,8 @@ class StageLanes {
   int of(GroupKind group, int stage) const;
   int of_gradients(int stage) const;
   /// Returns the lane of a task of that kind. Copies have a lane of their own, or use that of the rows they rearrange;
-  /// receives from other stages have a lane of their own, so that they overlap with the stage's sends.
+  /// receives from other stages have a lane of their own, so that they overlap with the stage's sends. Offloaded
+  /// experts have two lanes: the link to the host, and the host.
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:
@@ -59,6 +62,7 @@ struct LayersBuilt {
   int stages = 1;
   bool recomputes = false;  // each backward begins by repeating its forward
   int parts = 1;            // parts of samples, which are consecutive micro-batches
+  bool offloads = false;    // the host's memory keeps the experts
 };
 /// Marks in Pass::ready a slice of gradients that the pass itself makes, those of its experts.
 inline constexpr int kMadeHere = -2;
@@ -103,9 +107,11 @@ class PassBuilder {
   void next_gradient(int after = -1) { gradient(slice_of_pass_++, after); }
   void pieces_between(int lane, int from, int to);
   void pieces_left();
+  void read_window();
   const GradientSlots& slots() const { return pass_->gradients.slots; }
 
   Chain receive(int sent);
+  void fetch_experts();
   void wait_for_weights(std::vector<int>& after) const;
   std::optional<int> part_waited_for() const;
   std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
@@ -120,6 +126,7 @@ class PassBuilder {
   const Schedule& schedule_;
   StageLanes lanes_;
   int parts_;  // parts of samples
+  bool offloads_;
   Structure structure_;
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, EnumArray<Phase, Chain, 2>> outputs_;  // by micro-batch and layer, then phase
@@ -150,6 +157,12 @@ class PassBuilder {
     size_t next = 0;  // earlier pieces are sent or belong to other lanes
   };
   std::vector<LanePieces> pieces_;  // by lane of the stage
+  struct Window {
+    ExpertWindow layers = {};
+    int place = 0;                                                 // of the present pass's layer
+    std::array<int, kWindowLayers> fetched{-1, -1}, read{-1, -1};  // by place: the fetch, the last task that reads it
+  };
+  std::map<int, Window> windows_;  // by stage
 };
 
 }  // namespace moe::schedule

@@ -97,7 +97,8 @@ class ModelBuilder {
     const int peers = plan_.groups[GroupKind::ep].size;
     schedule::IterationBuilder builder(
         schedule_, {networks_of(plan_.groups), peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
-                    plan_.shape.parallel.recompute == Recompute::full, split_.parts});
+                    plan_.shape.parallel.recompute == Recompute::full, split_.parts,
+                    plan_.shape.parallel.offload == Offload::experts});
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
     if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());
@@ -203,6 +204,8 @@ class ModelBuilder {
       return schedule::StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
     }
     builder.finish(stage, layers.front(), ready, experts);
+    if (plan_.shape.parallel.offload == Offload::experts) schedule::StepBuilder(plan_, builder).store(stage);
+    builder.optimize(stage, layers.front());
     if (plan_.shape.parallel.zero > 0) builder.gather_weights(stage, layers, plan_.dense);
   }
 

@@ -96,6 +96,9 @@ void check_one_layer(const Schedule& schedule) {
 
 void check_shape(const Schedule& schedule, const LayerCase& shape) {
   const ParallelShape& p = shape.parallel;
+  check_offload(shape);
+  require_usable(p.offload == Offload::none || !schedule.orders_iterations(), schedule,
+                 "found offloaded experts, expected a schedule that orders layers one by one");
   if (traits_of(schedule.flow).fused())
     require_usable(shape.layer.dispatcher == "alltoall", schedule,
                    "found dispatcher {}, expected alltoall, since it exchanges over EP and ESP at once",
@@ -294,6 +297,9 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
                        shape.layer.parts);
   require<Unsupported>(shape.layer.first_stage_layers == 0 && shape.layer.last_stage_layers == 0,
                        "layers of the first or the last stage: found a layer alone, expected layers of a model");
+  require<Unsupported>(shape.parallel.offload == Offload::none,
+                       "offload: found {} of a layer alone, expected none, or layers of a model",
+                       name_of(shape.parallel.offload));
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
                       "schedule {} chooses among others: found no choice", schedule.name);

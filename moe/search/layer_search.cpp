@@ -155,6 +155,7 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
     decision.packing = packing *= 2;
     try {
       const LayerPricer next(pricer.profile(), decided_case(pricer.shape(), decision), pricer.options());
+      if (offload_refusal(next.shape())) break;
       if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
       results.push_back(tune_degrees({schedule, next, layer.store}, choice));
     } catch (const Unpriced&) {
@@ -166,7 +167,7 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
 }
 
 // Lina's rule limits the packing, and replays choose the best within the limit: the gradients of replicas may cost more
-// than AlltoAlls save, and more experts need more memory (the paper then offloads to the host, which no plan supports).
+// than AlltoAlls save, and more experts need more memory, unless they are offloaded, as by the paper.
 LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
   const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();

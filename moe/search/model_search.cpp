@@ -254,6 +254,7 @@ void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double lea
 
 ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
+  check_shape(schedule, model.shape);
   require_usable(model.shape.parallel.pp == 1 || schedule.iteration == IterationOrder::any, schedule,
                  "found {} pipeline stages, expected 1", model.shape.parallel.pp);
   require_usable(model.split().parts == 1 || schedule.iteration == IterationOrder::any, schedule,

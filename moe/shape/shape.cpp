@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <fmt/ranges.h>
+#include <string>
+#include <vector>
 
 #include "moe/base/enum_array.h"
 #include "moe/base/registry.h"
@@ -32,6 +35,9 @@ static_assert(in_enum_order(kRoundings, &Named<Rounding>::value));
 constexpr EnumArray<Recompute, Named<Recompute>, 3> kRecomputes{
     {{{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}}};
 static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
+
+constexpr EnumArray<Offload, Named<Offload>, 2> kOffloads{{{{"none", Offload::none}, {"experts", Offload::experts}}}};
+static_assert(in_enum_order(kOffloads, &Named<Offload>::value));
 
 constexpr int kMostRanks = 1 << 24;
 
@@ -173,6 +179,9 @@ Recompute recompute_from(std::string_view name, std::string_view where) {
   return find_named(kRecomputes, name, where).value;
 }
 
+std::string_view name_of(Offload offload) { return kOffloads[offload].name; }
+Offload offload_from(std::string_view name, std::string_view where) { return find_named(kOffloads, name, where).value; }
+
 std::string_view placement_name(const ParallelShape& p) { return kPlacements[p.ep_inside ? 1 : 0].name; }
 bool ep_inside_from(std::string_view name, std::string_view where) {
   return find_named(kPlacements, name, where).value;
@@ -278,11 +287,30 @@ std::string describe_groups(const ParallelShape& p) {
   return fmt::format("DP {}{} MP {} EP {} ESP {} PP {}", p.dp, cp, p.mp, p.ep, p.esp, p.pp);
 }
 
+std::optional<std::string> offload_refusal(const LayerCase& c) {
+  if (c.parallel.offload == Offload::none) return std::nullopt;
+  if (c.layer.experts == 0) return "offload: found experts of a layer that has none, expected an MoE layer";
+  if (in_fp8(c.layer.ffn))
+    return fmt::format("offload: found experts of ffn {}, of which the device keeps FP8 copies, expected another",
+                       name_of(c.layer.ffn));
+  if (c.parallel.zero > 0 && c.parallel.edp > 1)
+    return fmt::format(
+        "offload: found ZeRO {}, by which {} ranks share the states of an expert, expected ZeRO 0 or edp 1",
+        c.parallel.zero, c.parallel.edp);
+  return std::nullopt;
+}
+
+void check_offload(const LayerCase& c) {
+  if (const std::optional<std::string> refusal = offload_refusal(c)) throw Unsupported(*refusal);
+}
+
 std::string describe_states(const ParallelShape& p) {
-  std::string text = p.zero > 0 ? fmt::format("ZeRO {}", p.zero) : "";
-  if (p.recompute == Recompute::none) return text;
-  const std::string_view again = p.recompute == Recompute::full ? "layers recomputed" : "scores recomputed";
-  return text.empty() ? std::string(again) : fmt::format("{}, {}", text, again);
+  std::vector<std::string> states;
+  if (p.zero > 0) states.push_back(fmt::format("ZeRO {}", p.zero));
+  if (p.recompute != Recompute::none)
+    states.emplace_back(p.recompute == Recompute::full ? "layers recomputed" : "scores recomputed");
+  if (p.offload == Offload::experts) states.emplace_back("experts offloaded");
+  return fmt::format("{}", fmt::join(states, ", "));
 }
 
 std::string describe(const LayerShape& l) {

@@ -110,6 +110,15 @@ enum class Recompute : uint8_t { none, selective, full };
 std::string_view name_of(Recompute recompute);
 Recompute recompute_from(std::string_view name, std::string_view where);
 
+/// What a rank keeps in its host's memory (Lina section 4.2, after ZeRO-Offload): nothing, or the weights and optimizer
+/// states of its routed experts. The device then has the experts' weights of kWindowLayers layers, and the optimizer
+/// steps the experts on the host.
+enum class Offload : uint8_t { none, experts };
+std::string_view name_of(Offload offload);
+Offload offload_from(std::string_view name, std::string_view where);
+/// Layers whose offloaded experts the device has at the same time: that of the present pass, and the next pass's.
+inline constexpr int kWindowLayers = 2;
+
 /// What ZeRO shards over the replicas of a weight, which are DP for the dense part and EDP for the experts. (MoNTA,
 /// Table 3, prints d for both; experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
@@ -129,6 +138,7 @@ struct ParallelShape {
   bool ep_inside = false;
   int zero = 0;                           // ZeRO stage, 0 to kMostZeroStage
   Recompute recompute = Recompute::none;  // what the backward recomputes
+  Offload offload = Offload::none;        // what the host's memory keeps
   Trainer trainer = Trainer::moetune;
   int ranks() const { return nodes * ranks_per_node; }
   /// Returns the number of ranks with the same dense weights: those of DP and CP.
@@ -172,7 +182,14 @@ DType wire_type(const LayerShape& layer);
 /// Returns "DP 8 MP 4 EP 8 ESP 4 PP 1", with CP after DP if it is above 1.
 std::string describe_groups(const ParallelShape& parallel);
 
-/// Returns "ZeRO 1, scores recomputed": the states and activations that a rank does not keep; empty if it keeps all.
+/// Returns why the host can't keep the experts of this case: a dense layer has none; ranks hold shares of their states
+/// (ZeRO over EDP); or the device keeps rounded copies of them (FP8). None if it can, or if nothing is offloaded.
+std::optional<std::string> offload_refusal(const LayerCase& shape);
+/// Throws Unsupported with that reason, if there is one.
+void check_offload(const LayerCase& shape);
+
+/// Returns "ZeRO 1, scores recomputed, experts offloaded": the states and activations that a rank does not keep; empty
+/// if it keeps all.
 std::string describe_states(const ParallelShape& parallel);
 
 /// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", followed by the element type unless it is float32.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "moe/base/enum_array.h"
+#include "moe/plan/offload.h"
 #include "moe/prices/pricer.h"
 
 namespace moe {
@@ -443,7 +444,7 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
   double optimizer_s = 0;                      // of a layer
   if (model.step.optimizer && !counts_ends) {  // else an end's task may be the last, and short
-    double bytes = optimizer_bytes(c, step_weights(c), *model.step.optimizer);
+    double bytes = optimizer_bytes(c, device_weights(c, step_weights(c)), *model.step.optimizer);
     if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
     optimizer_s = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
   }
@@ -467,11 +468,25 @@ double model_bound(const Schedule& schedule, const LayerPricer& pricer, const Mo
   return model_bound(schedule, pricer, model, degrees, shapes);
 }
 
+// Returns the seconds of the busiest stage's link to the host.
+static double host_link_seconds(const LayerPricer& pricer, const ModelShape& model) {
+  if (model.shape.parallel.offload == Offload::none) return 0;
+  const double fetch_s = pricer.dense_seconds(TaskKind::fetch, Phase::forward);
+  const double store_s = pricer.dense_seconds(TaskKind::store, Phase::backward);
+  double most = 0;
+  for (int stage = 0; stage < model.split().stages; ++stage)
+    most =
+        std::max(most, fetches_of_stage(model.order, model.micro_batches, model.split(), stage, model.dense) * fetch_s +
+                           model.moe_in(stage) * store_s);
+  return most;
+}
+
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
                    BoundShapes& shapes) {
   ModelBound bound(schedule, pricer, model, shapes);
   const LayerBounds moe = layer_bounds(schedule, pricer, degrees, shapes);
-  return bound.run(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe);
+  return std::max(bound.run(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe),
+                  host_link_seconds(pricer, model));
 }
 
 double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,

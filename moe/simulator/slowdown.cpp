@@ -15,8 +15,8 @@ Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& ne
 }
 
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks) {
-  if (lane == LaneKind::receive) return Resource::none;  // the send uses the network
-  if (lane == LaneKind::host) return Resource::none;
+  if (lane == LaneKind::receive) return Resource::none;                              // the send uses the network
+  if (lane == LaneKind::host || lane == LaneKind::host_link) return Resource::none;  // no profile measures contention
   if (group == GroupKind::none) return lane == LaneKind::compute ? Resource::compute : Resource::copy;
   switch (networks[group]) {
     case Network::inter:

@@ -85,6 +85,13 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
       cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
     }
   }
+  if (own.parallel.offload == Offload::experts && all_of(true) > 0) {
+    require<Unsupported>(memory.kind() == DeviceKind::cpu,
+                         "offload: found {} on {}, expected the CPU, which alone runs plans with a window",
+                         name_of(own.parallel.offload), name_of(memory.kind()));
+    window_ = Tensor({kWindowLayers, expert_gradient_bytes(own) / bytes_of(own.layer.dtype)}, own.layer.dtype, memory);
+    host_gradients_ = Tensor({all_of(true)}, own.layer.dtype, cpu_memory());
+  }
   for (const int layer : layers_)
     for (Parameter& p : weights(layer, SummedOver::stage)) alike_.push_back(std::move(p));
   if (own.parallel.ranks() > 1 && !alike_.empty())
@@ -94,6 +101,12 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
     dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
   if (comms_.of(GroupKind::edp).size() > 1 && most_weights(SummedOver::edp) > 0)
     experts_gathered_ = Tensor({most_weights(SummedOver::edp)}, own.layer.dtype, memory);
+}
+
+TensorView LayerStack::window(int place, int64_t elements) const {
+  const TensorView all = window_;
+  require_equal<WrongResult>(elements, all.size(1), "elements of a layer in the window");
+  return all.part(place * elements, {elements});
 }
 
 LayerMemory LayerStack::memory_of(int layer, int micro_batch) {

@@ -89,7 +89,7 @@ class LayerStack {
  public:
   /// Makes the part of `rank` of `world`: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make
   /// theirs. `seed.layer` is the first layer's. Throws what MoeLayer does, and BadInput for fewer layers than stages.
-  /// `device` is this rank's and outlives the stack.
+  /// `device` is this rank's and outlives the stack. If experts are offloaded, Unsupported unless it is the CPU.
   LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
              LayerDevice& device = cpu_layer_device());
 
@@ -120,6 +120,16 @@ class LayerStack {
   };
   Part part_of(int layer, bool experts) const;
 
+  /// If the host's memory keeps the experts: the window's place, of the elements of a layer's weights; and the host's
+  /// copy of all experts' gradients, which part_of() divides as expert_gradients().
+  TensorView window(int place, int64_t elements) const;
+  TensorView host_gradients() const { return host_gradients_; }
+
+  /// Makes offloaded experts of later passes compute with the host's weights, for a forward alone, to which the plan's
+  /// backwards do not fetch; or with the window's again.
+  void read_host(bool reads) { reads_host_ = reads; }
+  bool reads_host() const { return reads_host_; }
+
   /// Enqueues the sum over the stage of the gradients of all its layers' gates and norms, all of them at once.
   void sum_alike(CommCall call);
   /// Divides a layer's experts' gradients, after their sum, by how often they count each token (Parameter::copies).
@@ -143,6 +153,8 @@ class LayerStack {
   StageLinks links_;
   LayerComms comms_;
   Tensor dense_gradients_, expert_gradients_;
+  bool reads_host_ = false;
+  Tensor window_, host_gradients_;  // only with offloaded experts; window_: (kWindowLayers, weights of a layer)
   Tensor dense_gathered_, experts_gathered_;           // scratch of a layer's gather, one per lane; only with ZeRO
   std::vector<Parameter> alike_;                       // gates and norms of all layers
   Tensor alike_sums_;                                  // scratch of the sum of their gradients

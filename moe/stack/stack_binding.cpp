@@ -118,6 +118,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
     place.cell = cells_[stack_.place_of(task.layer)][task.micro_batch].get();
     const Plan& own = cell_plans_.of(task.layer, task.micro_batch);
     place.task = &own.tasks()[cell_plans_.own_id[task.id]];
+    if (offloads()) add_window(task, place);
     return;
   }
   place.name = task.name();
@@ -126,7 +127,24 @@ void StackBinding::add_place(const Task& task, Device& device) {
   sums_alike_ |= task.kind == TaskKind::stage_gradient;
   if (sends_gradients(task.kind) && task.kind != TaskKind::stage_gradient) place.data = summed(task);
   if (task.kind == TaskKind::send || task.kind == TaskKind::recv) place.data = passed_on(task);
-  if (task.kind == TaskKind::send) place.ready = device.make_event();
+  const bool completes = task.kind == TaskKind::store && plan_.step.clips && completes_experts(task.layer);
+  if (task.kind == TaskKind::send || completes) place.ready = device.make_event();
+  if (offloads()) add_window(task, place);
+}
+
+// Tasks come in issue order, so a task that computes experts reads the place to which its layer was fetched last.
+void StackBinding::add_window(const Task& task, Place& place) {
+  if (task.kind == TaskKind::fetch)
+    fetched_.at(task.chunk) = task.layer;
+  else if (!is_expert(task.kind))
+    return;
+  const auto found = std::ranges::find(fetched_, task.layer);
+  require<WrongResult>(found != fetched_.end(), "{}: its weights are not in the window", task.name());
+  const TensorView weights = stack_.cell(task.layer, 0).state().parts.expert->weights();
+  require<Unsupported>(weights.data() != nullptr,
+                       "offload: found experts of ffn {}, which read no copy of their weights",
+                       name_of(plan_.shape.layer.ffn));
+  place.window = stack_.window(static_cast<int>(found - fetched_.begin()), weights.elements());
 }
 
 TensorView StackBinding::summed(const Task& task) const {
@@ -159,10 +177,19 @@ void StackBinding::begin_pass() {
 void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (task.id == first_task_) begin_pass();
   const Place& place = places_[task.id];
+  if (place.window.data() != nullptr && task.kind != TaskKind::fetch) {
+    Expert* expert = stack_.cell(task.layer, task.micro_batch).state().parts.expert.get();
+    const TensorView weights = stack_.reads_host() ? expert->weights() : place.window;
+    stream.launch([=](void*) { expert->read_from(weights); });
+  }
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
   if (sends_gradients(task.kind) && data.data() != nullptr)
     stack_.comms().of(task.group).allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
+  else if (task.kind == TaskKind::fetch)
+    fetch(task, stream);
+  else if (task.kind == TaskKind::store)
+    store(task, stream);
   else if (task.phase == Phase::step)
     issue_step(task, {stream, pace, place.name});
   else if (task.kind == TaskKind::recv)
@@ -171,6 +198,31 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
         ->receive(data.data(), data.bytes(), task.phase == Phase::forward ? 0 : 1, {stream, {}, place.name});
   else if (task.kind != TaskKind::send)
     model_->issue(task, {stream, pace, place.name});
+}
+
+// Copies a layer's experts from the host's memory to the window.
+void StackBinding::fetch(const Task& task, Stream& stream) {
+  const TensorView from = stack_.cell(task.layer, 0).state().parts.expert->weights();
+  stream.copy({.to = places_[task.id].window.data(), .from = from.data(), .bytes = from.bytes()});
+}
+
+// Copies a layer's experts' gradients, once they are whole, to the host's memory.
+void StackBinding::store(const Task& task, Stream& stream) {
+  sum_experts(task.layer, stream);
+  stream.launch([this, layer = task.layer](void* native) {
+    stack_.cell(layer, 0).state().math().use(native);
+    stack_.count_once(layer);
+  });
+  if (places_[task.id].ready) stream.record(*places_[task.id].ready);
+  const TensorView from = experts_of(task.layer);
+  void* to = stack_.host_gradients().at(stack_.part_of(task.layer, true).first);
+  stream.copy({.to = to, .from = from.data(), .bytes = from.bytes()});
+}
+
+// Returns whether the layer's gradients are whole only after a store has begun, which sums or scales them.
+bool StackBinding::completes_experts(int layer) const {
+  if (!sums_experts_ && stack_.comms().of(GroupKind::edp).size() > 1) return true;
+  return std::ranges::any_of(stack_.weights(layer, SummedOver::edp), [](const Parameter& p) { return p.copies > 1; });
 }
 
 // A proxy may have several ranks in a group that has one rank, and so no task, in the real cluster. Gradients that a
@@ -188,7 +240,7 @@ void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
 void StackBinding::sum_of_layer(int layer, Stream& stream) {
   const CommCall call{stream, {}, "gradients that no task sums"};
   const auto comm = [&](GroupKind group) -> Communicator& { return stack_.comms().of(group); };
-  Communicator &edp = comm(GroupKind::edp), &stage = comm(GroupKind::stage);
+  Communicator& stage = comm(GroupKind::stage);
   if (const LayerStack::Part dense = stack_.part_of(layer, false);
       !sums_dense_ && comm(GroupKind::dp).size() > 1 && dense.elements > 0) {
     const TensorView own = stack_.dense_gradients().part(dense.first, {dense.elements});
@@ -202,9 +254,14 @@ void StackBinding::sum_of_layer(int layer, Stream& stream) {
   if (!sums_alike_ && stage.size() > 1)
     for (const Parameter& p : stack_.weights(layer, SummedOver::stage))
       sum_gradient(p, stage, true, stack_.cell(layer, 0).state().math(), call);
+  if (!offloads()) sum_experts(layer, stream);  // else they are summed before they are stored
+}
+
+void StackBinding::sum_experts(int layer, Stream& stream) {
+  Communicator& edp = stack_.comms().of(GroupKind::edp);
   if (sums_experts_ || edp.size() == 1 || plan_.dense.has(layer)) return;
   const TensorView own = experts_of(layer);
-  edp.allreduce(own.data(), own.elements(), own.dtype(), call);
+  edp.allreduce(own.data(), own.elements(), own.dtype(), {stream, {}, "experts' gradients that no task sums"});
 }
 
 TensorView StackBinding::experts_of(int layer) const {
@@ -213,6 +270,9 @@ TensorView StackBinding::experts_of(int layer) const {
 }
 
 void StackBinding::issue_step(const Task& task, CommCall call) {
+  if (offloads() && task.kind == TaskKind::squares)
+    for (const Task& store : plan_.tasks())
+      if (store.kind == TaskKind::store && places_[store.id].ready) call.stream.wait(*places_[store.id].ready);
   sum_what_no_task_sums(task, call.stream);
   const auto dp = [&]() -> Communicator& { return stack_.comms().of(GroupKind::dp); };
   if (plan_.is_end(task.layer)) return model_->issue(task, call);
@@ -229,7 +289,7 @@ void StackBinding::issue_step(const Task& task, CommCall call) {
       break;
   }
   if (model_ != nullptr) return model_->issue(task, call);
-  if (task.kind == TaskKind::optimizer)
+  if (task.kind == TaskKind::optimizer && !offloads())
     call.stream.launch([this, layer = task.layer](void* native) {
       stack_.cell(layer, 0).state().math().use(native);
       stack_.count_once(layer);

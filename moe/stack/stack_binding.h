@@ -4,6 +4,7 @@
 // that goes from stage to stage.
 //
 // A gradient task sums the gradients of its own iteration, so that all gradients are whole after one pass.
+#include <array>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,7 +29,7 @@ struct CellPlans {
 void require_stack_runs(const Plan& plan);
 
 /// The tasks that a model's plan has beside its layers: those of its ends, sums of their norms and gathers of their
-/// weights, the norm and the optimizer's tasks.
+/// weights, the norm and the optimizer's tasks, on the host too.
 class ModelTasks {
  public:
   virtual ~ModelTasks() = default;
@@ -54,17 +55,25 @@ class StackBinding : public Binding {
     const Task* task = nullptr;  // the task in the cell's plan
     std::string name = {};
     TensorView data = {};               // data that the task sums, sends or receives
-    std::unique_ptr<Event> ready = {};  // for a send: when its data may leave
+    std::unique_ptr<Event> ready = {};  // for a send: when its data may leave; for a store that
+                                        // completes gradients: when squares may read them
+    TensorView window = {};             // for offloaded experts: the weights that the task fetches or reads
   };
 
   void begin_pass();
   void add_cells();
   void set_into();
   void add_place(const Task& task, Device& device);
+  void add_window(const Task& task, Place& place);
   TensorView summed(const Task& task) const;
   void issue_step(const Task& task, CommCall call);
+  void fetch(const Task& task, Stream& stream);
+  void store(const Task& task, Stream& stream);
+  bool offloads() const { return plan_.shape.parallel.offload == Offload::experts; }
   void sum_what_no_task_sums(const Task& task, Stream& stream);
   void sum_of_layer(int layer, Stream& stream);
+  void sum_experts(int layer, Stream& stream);
+  bool completes_experts(int layer) const;
   TensorView experts_of(int layer) const;
   /// Returns the data that leave or enter the stage in the task's phase and micro-batch.
   TensorView passed_on(const Task& task) const;
@@ -75,6 +84,7 @@ class StackBinding : public Binding {
   CellPlans cell_plans_;
   std::vector<std::vector<std::unique_ptr<Binding>>> cells_;  // [place among the stage's layers][micro-batch]
   std::vector<Place> places_;                                 // by task id; empty for tasks of other stages
+  std::array<int, kWindowLayers> fetched_{-1, -1};  // by place of the window: the layer, while places are made
   int first_task_ = -1;
   bool sums_dense_ = false, sums_experts_ = false, sums_alike_ = false;  // whether tasks of this stage do so
   EnumArray<Phase, std::unique_ptr<Stream>, 2> leaving_;                 // for data that leave the stage

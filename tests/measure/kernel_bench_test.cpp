@@ -1,9 +1,11 @@
 // Kernels are looked at before they are timed; what is wrong is a record without a number.
 #include "moe/measure/kernels/kernel_bench.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <set>
 
 #include "moe/base/random.h"
@@ -116,7 +118,9 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
   const Profile host = host_cluster();
   std::set<Op> seen;
   LocalWorld world(4);
-  for (const OpCase& c : real_cases(host, "local")) {
+  std::vector<OpCase> cases = real_cases(host, "local");
+  std::ranges::move(real_host_copies("local"), std::back_inserter(cases));
+  for (const OpCase& c : cases) {
     if (!seen.insert(c.op).second) continue;
     std::atomic<int64_t> before = 0, after = 0;
     world.run([&](int rank) {
@@ -133,7 +137,7 @@ TEST(RankOps, NoOpIsTakenForRightUnseen) {
     EXPECT_EQ(after, 0) << c.key();
   }
   EXPECT_TRUE(seen.contains(Op::gemm));
-  EXPECT_EQ(seen.size(), 6U);
+  EXPECT_EQ(seen.size(), 7U);
 }
 
 // Pairs of three ranks: the third has no part in them. Each pair's second rank gets what its first has sent.

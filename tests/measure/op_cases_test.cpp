@@ -264,6 +264,26 @@ TEST(OpBench, DispatchersAreRightAndKeepTheirPace) {
   }
 }
 
+// Copies from the host arrive as they were sent, and the emulated ones keep their row's pace.
+TEST(OpBench, HostCopiesAreRightAndKeepTheirPace) {
+  Profile emulated = host_cluster();
+  EXPECT_TRUE(emulated_host_copies(emulated).empty()) << "without a row";
+  emulated.compute.push_back({.op = Op::host_copy, .alpha_s = 1e-3, .beta_s_per_byte = 1e-9});
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+    std::vector<OpCase> cases = real_host_copies("local", {.begin = 16, .end = 1 << 20, .factor = 64, .dtype = dtype});
+    ASSERT_EQ(cases.size(), 3U);
+    std::ranges::move(emulated_host_copies(emulated, {.begin = 1 << 20, .end = 1 << 20, .dtype = dtype}),
+                      std::back_inserter(cases));
+    ASSERT_EQ(cases.size(), 4U);
+    EXPECT_DOUBLE_EQ(cases.back().modelled_s, 1e-3 + 1e-9 * (1 << 20));
+    bench_every(cases, 2, [&](const OpCase& c, const OpResult& result) {
+      EXPECT_EQ(result.wrong.first, "") << c.key();
+      for (const auto& ranks : result.seconds)
+        for (const double seconds : ranks) EXPECT_GE(seconds, c.modelled_s * (1 - 1e-6)) << c.key();
+    });
+  }
+}
+
 // A few small cases of each op, really run: right results, as many samples as asked, none faster than its pace.
 TEST(OpBench, ChecksAndTimesEveryOp) {
   std::vector<OpCase> cases;

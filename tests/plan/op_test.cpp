@@ -14,7 +14,7 @@ TEST(Op, NamesFindTheirOps) {
       EXPECT_EQ(name_of(*op), name);
       EXPECT_EQ(facts_of(*op).table, table) << name;
     }
-  EXPECT_EQ(names_of(OpTable::compute), (std::vector<std::string_view>{"gemm", "expert", "copy"}));
+  EXPECT_EQ(names_of(OpTable::compute), (std::vector<std::string_view>{"gemm", "expert", "copy", "host_copy"}));
   EXPECT_EQ(find_op("all2all"), std::nullopt);
 }
 

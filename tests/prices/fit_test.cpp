@@ -170,7 +170,10 @@ std::vector<CaseRecord> microbench() {
 }
 
 TEST(FitProfile, MakesARowOfEachKindOfCase) {
-  const FittedProfile fitted = fit_profile(microbench(), "mine", "measured");
+  std::vector<CaseRecord> cases = microbench();
+  for (int i = 1; i <= 8; ++i)
+    cases.push_back(measured({{"op", "host_copy"}, {"bytes", 1e6 * i}}, 1e-5 + 4e-11 * 1e6 * i, 100 + i));
+  const FittedProfile fitted = fit_profile(cases, "mine", "measured");
   const Profile& profile = fitted.profile;
   EXPECT_EQ(profile.name, "mine");
   EXPECT_EQ(profile.nodes, 2);
@@ -182,8 +185,11 @@ TEST(FitProfile, MakesARowOfEachKindOfCase) {
   EXPECT_NEAR(profile.comm[1].alpha_s, 2e-4, 1e-12);
   EXPECT_NEAR(profile.comm[1].beta_s_per_byte, 3e-10, 1e-18);
   EXPECT_EQ(profile.comm[1].range_bytes, (Range{1048576, 8 * 1048576}));
-  ASSERT_EQ(profile.compute.size(), 1u);
+  ASSERT_EQ(profile.compute.size(), 2u);
   EXPECT_NEAR(profile.compute[0].beta_s_per_flop, 4e-14, 1e-22);
+  EXPECT_EQ(profile.compute[1].op, Op::host_copy);
+  EXPECT_NEAR(profile.compute[1].alpha_s, 1e-5, 1e-12);
+  EXPECT_NEAR(profile.compute[1].beta_s_per_byte, 4e-11, 1e-19);
   ASSERT_EQ(profile.modules.size(), 2u);
   EXPECT_EQ(profile.modules[0].seq, 256);
   EXPECT_EQ(profile.modules[0].phase, Phase::backward);
@@ -194,10 +200,11 @@ TEST(FitProfile, MakesARowOfEachKindOfCase) {
   EXPECT_EQ(profile.modules[1].range, (Range{1048576, 8 * 1048576}));
   EXPECT_NEAR(profile.modules[1].r_squared.value(), 1, 1e-12);
   EXPECT_TRUE(profile.modules[1].held_out_error.has_value());
-  ASSERT_EQ(fitted.rows.size(), 5u);
+  ASSERT_EQ(fitted.rows.size(), 6u);
   EXPECT_EQ(fitted.rows[0].what, "allgather intra 2");
   EXPECT_EQ(fitted.rows[2].what, "gemm float32");
-  EXPECT_EQ(fitted.rows[3].what, "attention backward 256");
+  EXPECT_EQ(fitted.rows[3].what, "host_copy");
+  EXPECT_EQ(fitted.rows[4].what, "attention backward 256");
   EXPECT_NEAR(fitted.rows[0].fit.r_squared, 1, 1e-12);
 }
 

@@ -49,6 +49,7 @@ Profile full_profile() {
                        .r_squared = 1.0,
                        .held_out_error = 0.0,
                        .range_flops = Range{0, 1e12}});
+  p.compute.push_back({.op = Op::host_copy, .alpha_s = 1e-5, .beta_s_per_byte = 4e-11});
   p.compute.push_back({.op = Op::expert,
                        .ffn = Ffn::mixtral,
                        .alpha_s = awkward(7),

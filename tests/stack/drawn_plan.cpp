@@ -116,6 +116,8 @@ Plan drawn_plan(const layer_space::Point& point, uint64_t seed, int64_t vocabula
   const int stages = 1 + static_cast<int>(random_bits(seed, 77, 0) % 2);
   ModelShape model = drawn_model(point, seed, stages, vocabulary);
   const Schedule& schedule = find_schedule(layer_space::axes()[4].values[point[4]]);
+  if (random_bits(seed, 84, 0) % 3 == 0 && !in_fp8(model.shape.layer.ffn))
+    model.shape.parallel.offload = Offload::experts;
   check_shape(schedule, model.shape);
   const ModelDecision decision = any_model::any_model_decision(schedule, model, seed);
   if (model.shape.rounding == Rounding::lcm) {

@@ -1,6 +1,6 @@
 #pragma once
 // Random plans of whole iterations: any layer (tests/layer/layer_space.h), 1 to 4 of them, 1 to 4 micro-batches, 1 and
-// 2 stages, both pipeline orders, any decision that a schedule has.
+// 2 stages, both pipeline orders, any decision that a schedule has, every third with offloaded experts.
 #include "moe/plan/plan.h"
 #include "tests/layer/layer_space.h"
 

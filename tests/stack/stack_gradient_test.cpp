@@ -17,7 +17,7 @@ int64_t points = 120;
 
 struct Met {
   int64_t ran = 0, staged = 0, interleaved = 0, uneven = 0, accumulated = 0, overflown = 0, dense = 0,
-          shared_samples = 0, cut_samples = 0;
+          shared_samples = 0, cut_samples = 0, offloaded = 0;
   std::map<std::string, int64_t> schedules, shapes, dense_shapes, unsupported;
   std::map<std::string, int64_t> dense_schedules;
   double worst = 0;
@@ -62,6 +62,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   const std::string groups = fmt::format("pp {} dp {} cp {} mp {} ep {} esp {}", p.pp, p.dp, p.cp, p.mp, p.ep, p.esp);
   met.shared_samples += p.cp > 1;
   met.cut_samples += plan.parts() > 1;
+  met.offloaded += p.offload != Offload::none;
   ++met.shapes[groups];
   if (plan.dense.none(plan.layers)) return;
   ++met.dense;
@@ -88,11 +89,12 @@ TEST(Stacks, GradientsAreAutograds) {
   }
   std::cout << fmt::format(
       "{} stacks, {} over two stages, {} of these with virtual ones, {} with unlike numbers of layers, {} of several "
-      "micro-batches, {} under context parallelism, {} with samples in parts; {} schedules, {} parallel shapes; of "
-      "these {} stacks with dense layers, {} schedules, {} shapes; worst error {:.2e} of the largest value\n",
+      "micro-batches, {} under context parallelism, {} with samples in parts, {} with offloaded experts; {} schedules, "
+      "{} parallel shapes; of these {} stacks with dense layers, {} schedules, {} shapes; worst error {:.2e} of the "
+      "largest value\n",
       met.ran, met.staged, met.interleaved, met.uneven, met.accumulated, met.shared_samples, met.cut_samples,
-      met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(), met.dense_shapes.size(),
-      met.worst);
+      met.offloaded, met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(),
+      met.dense_shapes.size(), met.worst);
   for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
   EXPECT_LT(met.overflown, points / 4);
   EXPECT_GE(met.ran, points);
@@ -103,6 +105,7 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GT(met.uneven, points / 10);
   EXPECT_GT(met.shared_samples, points / 10);
   EXPECT_GT(met.cut_samples, points / 10);
+  EXPECT_GT(met.offloaded, points / 5);
   EXPECT_GT(met.dense, points / 5);
   EXPECT_GE(met.dense_schedules.size(), 10U);
   EXPECT_GE(met.dense_shapes.size(), 10U);

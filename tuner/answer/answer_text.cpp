@@ -438,6 +438,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
   if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));
   if (p.zero > 0) cut += fmt::format(", ZeRO {}", p.zero);
   if (p.recompute != Recompute::none) cut += p.recompute == Recompute::full ? ", recompute full" : ", recompute";
+  if (p.offload != Offload::none) cut += ", offload";
   return {text, cut};
 }
 

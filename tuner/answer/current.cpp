@@ -51,6 +51,7 @@ Flags flags_of(const Layout& layout) {
   number("--virtual-stages", model.split().virtual_stages);
   number("--zero", p.zero);
   flags.emplace_back("--recompute", name_of(p.recompute));
+  flags.emplace_back("--offload", name_of(p.offload));
   return flags;
 }
 

@@ -99,6 +99,7 @@ class FlagList {
 void set_states(const ParallelShape& parallel, FlagList& flags) {
   if (parallel.zero > 0) flags.set("--zero", std::to_string(parallel.zero));
   if (parallel.recompute != Recompute::none) flags.set("--recompute", std::string(name_of(parallel.recompute)));
+  if (parallel.offload != Offload::none) flags.set("--offload", std::string(name_of(parallel.offload)));
 }
 
 // Sets what a search decided.

@@ -1,6 +1,7 @@
 #include "tuner/answer/ranking.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -40,7 +41,8 @@ double hidden_share(const Plan& plan, const Timeline& timeline) {
   double busy = 0, hidden = 0;
   const std::vector<Lane>& lanes = plan.structure->lanes;
   for (size_t i = 0; i < lanes.size(); ++i) {
-    if (lanes[i].kind == LaneKind::compute || lanes[i].kind == LaneKind::copy) continue;
+    constexpr std::array kNoNetwork{LaneKind::compute, LaneKind::copy, LaneKind::host, LaneKind::host_link};
+    if (std::ranges::find(kNoNetwork, lanes[i].kind) != kNoNetwork.end()) continue;
     busy += timeline.lane_busy_s[i];
     for (const Lane& lane : lanes)
       if (lane.kind == LaneKind::compute && lane.stage == lanes[i].stage)

@@ -751,6 +751,7 @@ class Enumeration {
       if (zero > 0 && !shards && !request_.fixed.zero) continue;  // equals no sharding
       model.shape.parallel.zero = zero;
       model.shape.parallel.recompute = recompute;
+      if (offload_refusal(model.shape)) continue;
       if (request_.framework != nullptr)
         if (std::vector<std::string> refusals = commands::refusals_of(*request_.framework, model); !refusals.empty()) {
           found_.not_run = std::move(refusals.front());

@@ -91,6 +91,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   add("--last-stage-layers", l.fields.get(&LayerShape::last_stage_layers));
   add("--zero", l.zero);
   if (l.recompute) add("--recompute", std::optional(name_of(*l.recompute)));
+  if (l.offload) add("--offload", std::optional(name_of(*l.offload)));
   if (const commands::Framework* framework = framework_of(options))
     pinned.push_back(fmt::format("what {} does not run", framework->name));
   return pinned;
@@ -181,7 +182,7 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
 // These return the flags that a layout's words can set.
 auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.cp, l.mp, l.ep, l.esp, l.pp, l.placement); }
 auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
-  return std::tie(l.zero, l.recompute, m.micro_batches, m.pipeline, m.virtual_stages);
+  return std::tie(l.zero, l.recompute, l.offload, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
 // Sets the flags that `from` sets; unless `over_given`, only those that are not set yet.
@@ -341,6 +342,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
   ParallelShape& p = chosen.model.shape.parallel;
   if (!given.zero && (p.replicas() > 1 || p.edp > 1)) {
     p.zero = 1;
+    if (offload_refusal(chosen.model.shape)) p.zero = 0;
     defaults.push_back(fmt::format("--zero {}", p.zero));
   }
   if (!given.recompute) {

@@ -51,7 +51,8 @@ const KIND_FAMILIES = [
   ["collectives of ESP", "#86cfa3", "///", ["allgather", "reducescatter", "allreduce", "gather"]],
   ["experts", "#ef8a1d", "", ["expert", "expert_dx", "expert_dw"]],
   ["gradients and weights", "#c9302c", "\\\\", ["gradient", "expert_gradient", "tied_gradient", "stage_gradient",
-    "weights", "expert_weights", "stage_weights", "squares", "norm", "optimizer"]],
+    "weights", "expert_weights", "stage_weights", "squares", "norm", "optimizer",
+    "fetch", "store", "host_optimizer"]],
   ["other", "#b795d1", "xx", []],
 ];
 const HATCHES = { "///": "M-1,1l2,-2M0,6l6,-6M5,7l2,-2", "\\\\": "M-1,5l2,2M0,0l6,6M5,-1l2,2", "..": "M1,2h2M4,5h2",

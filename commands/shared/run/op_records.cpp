@@ -237,6 +237,8 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   std::vector<CaseRecord> records;
   MeasuredWork work;
   const double tasks_begin_s = now_s();
+  request.host_copies = std::ranges::any_of(
+      layers, [](const LayerJob& layer) { return layer.shape().parallel.offload != Offload::none; });
   if (!target.emulated) {
     const std::vector<LayerJob> tried = profiled(layers);
     request.sums = groups_of_stages(layers);
@@ -314,6 +316,8 @@ Profile expected_profile(const Target& target, const OpRequest& request, const s
   for (const measure::OpCase& c : cases_of(target, request))
     if (c.op == Op::gemm)
       add_gemm(c.dtype);
+    else if (c.op == Op::host_copy)
+      expected.compute.push_back({.op = c.op, .alpha_s = 1e-6, .beta_s_per_byte = 1e-9});
     else if (c.op != Op::module)
       add({.op = c.op, .network = c.network, .ranks = c.ranks});
   for (const LayerJob& layer : profiled_layers) {
@@ -346,6 +350,10 @@ std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& req
     std::ranges::move(target.emulated ? measure::emulated_parm_cases(target.cluster, request.sizes)
                                       : measure::real_parm_cases(target.cluster, target.backend(), request.sizes,
                                                                  target.ranks.device),
+                      std::back_inserter(cases));
+  if (request.host_copies || request.only.contains(Op::host_copy))
+    std::ranges::move(target.emulated ? measure::emulated_host_copies(target.cluster, request.sizes)
+                                      : measure::real_host_copies(target.backend(), request.sizes, target.ranks.device),
                       std::back_inserter(cases));
   std::ranges::move(measure::module_cases(request.modules, target.cluster), std::back_inserter(cases));
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);

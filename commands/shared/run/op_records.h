@@ -20,6 +20,7 @@ struct OpRequest {
   std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
   std::vector<std::pair<Network, measure::RankGroup>> sums =
       {};                                  // over which allreduces are timed too, on no emulation
+  bool host_copies = false;                // copies between host and device are timed too
   std::set<std::string> without = {};      // series (op_cases.h) that are not timed alone
   std::set<Op> only = {};                  // with no dispatchers either: all of them, and how lanes slow each other
   std::set<std::string> dispatchers = {};  // by which an alltoall over all ranks is timed too

@@ -91,9 +91,9 @@ std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
 }
 
 // A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price. A gather of weights is
-// several collectives and copies.
+// several collectives and copies. Copies over the host's link are measured alone.
 bool is_measured(const Task& task, const Work& work) {
-  if (task.kind == TaskKind::exchange || gathers_weights(task.kind)) return false;
+  if (task.kind == TaskKind::exchange || gathers_weights(task.kind) || moves_offloaded(task.kind)) return false;
   if (task.phase == Phase::step && task.group == GroupKind::none) return work.bytes > 0;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
@@ -259,7 +259,10 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     parallel.dp *= stages;
     parallel.edp *= stages;
     job.settings.iterations = measure::kPasses;
-    if (whole.vocabulary == 0) continue;
+    if (whole.vocabulary == 0) {
+      parallel.offload = Offload::none;  // a layer alone has no window
+      continue;
+    }
     add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
     job.model.layers = 2;  // whose gradients are sent beside each other

@@ -40,6 +40,10 @@ class Expert {
   virtual void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) = 0;
   /// Returns the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
+  /// Returns all weights, one after the other, if tasks can compute with a copy of them; otherwise nothing.
+  virtual TensorView weights() const { return {}; }
+  /// Makes later tasks compute with `copy`, of as many elements as weights(), which parameters() still returns.
+  virtual void read_from(TensorView copy) { (void)copy; }
 };
 
 struct ExpertRow {

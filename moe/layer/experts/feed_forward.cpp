@@ -49,6 +49,7 @@ class FeedForward final : public Expert {
     if (setup.rank.shape.layer.bias) biases_.emplace(math_, setup.rank.dtype());
     const int64_t all = biases_ ? bias_start(inputs_, experts_.count) : start(inputs_, experts_.count);
     weights_ = setup.weight(prefix_ + "experts", {all}, setup.rank.dtype());
+    read_ = weights_;
     for (size_t i = 0; const Parameter& p : parameters(weights_))  // matrices, then biases
       fill_weight(p, i++ <= inputs_ ? p.axes[1].total : model_dim_, setup.seed, math_.memory());
     if (activation.fp8) fp8_.emplace(setup, index(inputs_ + 1, 0), model_dim_, hidden_.count);
@@ -72,14 +73,13 @@ class FeedForward final : public Expert {
         by_weight(x, run, i, rows_at(before_.at[i], run, own(run)), Into::overwrite, run.step * h, all);
       });
       for (size_t i = 0; biases_ && i < inputs_; ++i)
-        biases_->add(bias(weights_, i, run.first), rows_at(before_.at[i], run, own(run)),
-                     {run.count, 0, h, run.step * h});
+        biases_->add(bias(read_, i, run.first), rows_at(before_.at[i], run, own(run)), {run.count, 0, h, run.step * h});
       for_each_block(run, own(run),
                      [&](Rows in, Rows) { act_.forward(math_, rows_of(before_.at, in), rows_of(after_, in)); });
       by_weight(factor(rows_at(after_, run, own(run)), run.step * h, Lifetime::moe_forward), run, inputs_,
                 rows_at(output, run, in_chunk(run)), Into::overwrite, run.rows * m);
       if (biases_)
-        biases_->add(bias(weights_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
+        biases_->add(bias(read_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
                      {run.count, 0, out_columns_.count, run.rows * m});
     });
   }
@@ -130,6 +130,9 @@ class FeedForward final : public Expert {
     }
     return all;
   }
+
+  TensorView weights() const override { return weights_; }
+  void read_from(TensorView copy) override { read_ = copy; }
 
  private:
   // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.
@@ -197,19 +200,18 @@ class FeedForward final : public Expert {
     if (fp8_) return fp8_->multiply(index(i, run.first), false, out, into);
     Batch batch{run.count, x.step, size(), out_step};
     if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_.step};
-    multiply(x.rows, matrix(weight(weights_, i, run.first)), out, into, batch);
+    multiply(x.rows, matrix(weight(read_, i, run.first)), out, into, batch);
   }
   // Computes out = x W^T, or adds it, in the same way.
   void by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step) {
     if (fp8_) return fp8_->multiply(index(i, run.first), true, out, into);
-    multiply(x.rows, transpose(matrix(weight(weights_, i, run.first))), out, into,
-             {run.count, x.step, size(), out_step});
+    multiply(x.rows, transpose(matrix(weight(read_, i, run.first))), out, into, {run.count, x.step, size(), out_step});
   }
 
   // Rounds the weights when a pass begins, of which each row comes once.
   void begin_rows(std::span<const Rows> rows) {
     for (size_t i = 0; fp8_ && passed_ == 0 && i <= inputs_; ++i)
-      for (int64_t e = 0; e < experts_.count; ++e) fp8_->keep(index(i, e), matrix(weight(weights_, i, e)));
+      for (int64_t e = 0; e < experts_.count; ++e) fp8_->keep(index(i, e), matrix(weight(read_, i, e)));
     for (const Rows& of : rows) passed_ += of.count();
     if (passed_ >= after_.size(0)) passed_ = 0;
   }
@@ -289,7 +291,8 @@ class FeedForward final : public Expert {
   ShardRange out_columns_;  // columns of M whose bias this shard adds
   std::string prefix_;
   bool has_capacity_;
-  Weight weights_;  // weight after weight, W2 last, each for all local experts; biases likewise
+  Weight weights_;   // weight after weight, W2 last, each for all local experts; biases likewise
+  TensorView read_;  // the weights that tasks read: weights_, or a copy
   std::vector<std::shared_ptr<const Tensor>> reserved_;  // the memory of the following three:
   Inside before_, d_before_;                             // stored; of one run's chunk, or stored if halved
   TensorView after_;                                     // (rows, H / N_ESP), stored

@@ -10,7 +10,17 @@
 namespace moe::measure {
 namespace {
 
-bool communicates(LaneKind kind) { return kind != LaneKind::compute && kind != LaneKind::copy; }
+bool communicates(LaneKind kind) {
+  switch (kind) {
+    case LaneKind::compute:
+    case LaneKind::copy:
+    case LaneKind::host:
+    case LaneKind::host_link:
+      return false;
+    default:
+      return true;
+  }
+}
 
 double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   struct Edge {

@@ -92,6 +92,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
   parallel.recompute = p.recompute;
+  parallel.offload = p.offload;
   parallel.zero = p.zero;
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;

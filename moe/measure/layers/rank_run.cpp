@@ -109,7 +109,9 @@ void RankRun::end_step() {
 
 double RankRun::held_out_loss(int64_t step) {
   begin_step(Split::held_out, step);
+  stack_->read_host(true);
   executor_->run(*binding_, {}, Phase::forward);
+  stack_->read_host(false);
   return model_->ends().heads() ? model_->ends().loss(std::max(0, text_->context() - 1)) : 0;
 }
 

@@ -133,6 +133,7 @@ double OpPhases::seconds() const { return exchange_s + gather_s + (count - 1) * 
 
 std::string OpCase::series() const {
   if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
+  if (op == Op::host_copy) return std::string(name_of(op));
   if (op == Op::module) return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
   return fmt::format("{} {} {}{}", name_of(op), name_of(network), ranks, is_dispatched() ? " " + algorithm : "");
 }
@@ -149,6 +150,8 @@ Fields OpCase::parameters(const Profile& cluster) const {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("flops", flops);
     fields.set("gemms", int64_t{1});
+  } else if (op == Op::host_copy) {
+    fields.set("bytes", bytes);
   } else if (op == Op::module) {
     fields.set("name", module);
     fields.set("phase", std::string(name_of(phase)));
@@ -323,6 +326,26 @@ std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_vi
       c.algorithm = algorithm;
       c.ranks_per_node = cluster.ranks_per_node;
     }
+  return cases;
+}
+
+std::vector<OpCase> emulated_host_copies(const Profile& cluster, const OpSizes& sizes) {
+  std::vector<OpCase> cases;
+  for (const ComputeRow& row : cluster.compute)
+    for (const int64_t bytes : row.op == Op::host_copy ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
+      OpCase& c = cases.emplace_back(communication(row.op, Network::none, {}, bytes, sizes.dtype));
+      c.real_elements /= kProxyShare;
+      c.modelled_s = row.alpha_s + c.bytes * row.beta_s_per_byte;
+    }
+  dilate(cases);
+  return cases;
+}
+
+std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& asked, DeviceKind device) {
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+  std::vector<OpCase> cases;
+  for (const int64_t bytes : whole_volumes(sizes, real_share(backend), 1))
+    cases.push_back(communication(Op::host_copy, Network::none, {}, bytes, sizes.dtype));
   return cases;
 }
 

@@ -34,7 +34,7 @@ struct OpPhases {
 /// One op at one size. Nominal sizes determine the pace and the record; real sizes are those that are moved or
 /// multiplied under it.
 struct OpCase {
-  Op op = Op::none;                 // a collective, sendrecv, gemm or module
+  Op op = Op::none;                 // a collective, sendrecv, host_copy, gemm or module
   Network network = Network::none;  // network of a collective's group
   int ranks = 0;                    // ranks of its nominal group
   double bytes = 0;                 // volume as FSMoE counts it
@@ -99,6 +99,11 @@ std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std:
 std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_view backend,
                                           const std::set<std::string>& dispatchers, const OpSizes& asked = {},
                                           DeviceKind device = DeviceKind::cpu);
+/// Return the cases of a copy from the host's memory to the device's, by all ranks at once: real ones of the sizes of
+/// collectives, emulated ones by the profile's row.
+std::vector<OpCase> emulated_host_copies(const Profile& cluster, const OpSizes& sizes = {});
+std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& asked = {},
+                                     DeviceKind device = DeviceKind::cpu);
 /// Returns the bytes that a rank has in memory to run a case.
 double buffer_bytes(const OpCase& c);
 /// Returns cases of the registries' modules by name, forward and backward, on this machine: B {1 .. 16} L 64 tokens,

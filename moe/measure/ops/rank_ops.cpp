@@ -80,8 +80,20 @@ void RankOps::prepare(const OpCase& c, bool for_check) {
   if (receives_anew || for_check)
     fill(receive_.view().part(0, {n}), [&](int64_t i) { return c.op == Op::allreduce ? sent(i) : 0.0; });
   if (c.is_dispatched()) prepare_dispatcher(c);
+  if (c.op == Op::host_copy) prepare_host(c);
   if (c.phases.count > 0 && for_check) fill(third_.view().part(0, {n}), [](int64_t) { return 0.0; });
   if (c.real_dim > 0 && third_anew) fill(third_, [](int64_t i) { return 1e-3 * static_cast<double>(i * 7 % 13 - 6); });
+}
+
+void RankOps::prepare_host(const OpCase& c) {
+  const int64_t bytes = elements_ * bytes_of(c.dtype);
+  if (host_.data() == nullptr || host_.bytes() < bytes) host_ = device_->make_host_memory(bytes);
+  const HostCopy values(TensorView(host_.data(), {elements_}, c.dtype), cpu_memory());
+  with_element(values.view().dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    for (int64_t i = 0; i < elements_; ++i) values.view().as<T>()[i] = static_cast<T>(value_at(c, rank_, i));
+  });
+  values.send();
 }
 
 void RankOps::prepare_phases(const OpCase& c) {
@@ -142,6 +154,10 @@ void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
 void RankOps::enqueue(const OpCase& c, Pace pace) {
   if (c.shape) return stream_->launch([this, phase = c.phase](void*) { module_->run(phase); });
   if (c.network != Network::none) return communicate(c, pace);
+  if (c.op == Op::host_copy) {
+    stream_->copy({.to = receive_.view().data(), .from = host_.data(), .bytes = elements_ * bytes_of(c.dtype)});
+    return stream_->hold(*op_start_, pace);
+  }
   stream_->launch([this, n = c.real_dim](void* native) {
     const auto square = [n](const Tensor& t) { return matrix(t.view().part(0, {n, n})); };
     math().use(native);
@@ -267,6 +283,11 @@ WrongElements RankOps::check_gemm(int64_t dim) const {
   return wrong;
 }
 
+template <class T>
+WrongElements RankOps::check_host_copy(const OpCase& c) const {
+  return check_values<T>(receive_, elements_, [&](int64_t i) { return value_at(c, rank_, i); });
+}
+
 WrongElements RankOps::check(const OpCase& c) const {
   if (c.shape) {
     std::string wrong = repeated_run_error(*module_, c.phase);
@@ -274,6 +295,8 @@ WrongElements RankOps::check(const OpCase& c) const {
     return {wrong.empty() ? 0 : 1, wrong};
   }
   if (c.real_dim > 0) return check_gemm(c.real_dim);
+  if (c.op == Op::host_copy)
+    return with_element(sums_type(c.dtype), [&](auto zero) { return check_host_copy<decltype(zero)>(c); });
   if (group_ == nullptr) return {};
   return with_element(sums_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
 }

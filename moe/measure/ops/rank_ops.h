@@ -100,6 +100,10 @@ class RankOps {
   template <class T>
   WrongElements check_phases(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
+  /// Makes the host's memory that a host_copy reads, with known values.
+  void prepare_host(const OpCase& c);
+  template <class T>
+  WrongElements check_host_copy(const OpCase& c) const;
 
   std::unique_ptr<Communicator> world_;
   std::map<RankGroup, std::unique_ptr<Communicator>> groups_;
@@ -119,6 +123,7 @@ class RankOps {
     int64_t most_bytes = 0;
   } dispatched_;
   Tensor send_, receive_, third_;
+  Memory host_;                    // that host copies read
   std::optional<bool> sent_sums_;  // whether send_ has values to be summed
   std::string series_;
   std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key

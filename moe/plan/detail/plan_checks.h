@@ -45,5 +45,6 @@ void check_parts(const Plan& plan, const Ancestors& ancestors);
 void check_ends(const Plan& plan);
 void check_transfers(const Plan& plan);
 void check_accesses(const Plan& plan, const Ancestors& ancestors);
+void check_offload(const Plan& plan, const Ancestors& ancestors);
 
 }  // namespace moe

@@ -2,6 +2,7 @@
 // Builds the tasks of a whole iteration outside of its layers' passes: transfers between stages, a model's ends and the
 // optimizer's step.
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "moe/plan/pipeline.h"
@@ -21,9 +22,12 @@ class IterationBuilder : public LayerBuilder {
   int embed(const Pass& pass);
   int head(const Pass& pass);
   /// Without a planned step: adds the slices that a stage has left, where `ready` has the task that each waits for and
-  /// `experts` is as in GradientPlacement, and the optimizer's task after all tasks of the stage.
+  /// `experts` is as in GradientPlacement.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// Also without a planned step, right after finish(): gathers the weights of a stage's layers from their replicas
+  /// Also without a planned step: adds a task of a layer after the given ones; the optimizer's after all of the stage.
+  int finish(TaskKind kind, int stage, int layer, const std::vector<int>& after);
+  void optimize(int stage, int layer);
+  /// Also without a planned step, right after optimize(): gathers the weights of a stage's layers from their replicas
   /// (ZeRO 1), in the order in which the next forward reads them.
   void gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense);
 
@@ -34,6 +38,7 @@ class IterationBuilder : public LayerBuilder {
   /// Adds a task of Phase::step and returns it. `slice`: the slice of a sum of gradients.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
   const std::vector<Task>& tasks() const { return structure_.tasks; }
+  int stage_of(const Task& task) const { return structure_.lanes[task.lane].stage; }
   bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
 
  private:
@@ -63,6 +68,8 @@ class StepBuilder {
   void send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts);
   /// Adds the rest of the step after all stages have sent their remaining slices.
   void step();
+  /// Without a planned step: sends the gradients of a stage's offloaded experts to the host.
+  void store(int stage);
 
  private:
   std::vector<int> layers_of(int stage) const { return layers_of_stage(plan_.split(), stage); }
@@ -73,7 +80,8 @@ class StepBuilder {
   void sum_tied(std::map<int, std::vector<int>>& sums);
   const std::vector<int>& makers(TaskKind kind, int layer) { return makers_[{kind, layer}]; }
   const std::vector<int>& makers_of(int layer);
-  std::vector<std::vector<int>> senders() const;
+  std::vector<std::vector<int>> senders(const std::vector<int>& finished) const;
+  std::vector<std::pair<int, std::vector<int>>> stores(int stage, const std::vector<std::vector<int>>& sent_by);
   std::vector<int> stepped(int stage) const;
   void add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms);
   void gather(int stage);

@@ -79,7 +79,7 @@ std::string of(const commands::Selection& s) {
   for_each_layer_field([&](const auto& field) { fields += all_of(l.fields.get(field.member)); });
   return fields + all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward,
                          d.backward, d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.rounding, l.placement, l.dp,
-                         l.cp, l.mp, l.ep, l.esp, l.pp, l.zero, l.recompute);
+                         l.cp, l.mp, l.ep, l.esp, l.pp, l.zero, l.recompute, l.offload);
 }
 
 std::string of(const commands::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }
@@ -233,6 +233,7 @@ class FlagWalk : public testing::Test {
     for (const char* op : {"allgather", "reducescatter"})
       more += fmt::format(
           "[[comm]]\nop = \"{}\"\nnetwork = \"inter\"\nranks = 4\nalpha_s = 1e-3\nbeta_s_per_byte = 1e-9\n", op);
+    more += "[[compute]]\nop = \"host_copy\"\nalpha_s = 1e-5\nbeta_s_per_byte = 1e-10\n";
     file("more.toml", more);
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }

@@ -31,7 +31,8 @@ Effects simulate() {
   add_planned(e, base, "--no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000");
   add(e, changes, base, "--jitter 0.1; --jitter 0; --straggler 3:1.5");
   add(e, changes, base, "--zero 1; --recompute selective; --recompute full; --window 128");
-  add(e, refused, base, "--parts 2");
+  add(e, refused, base, "--parts 2; --offload experts; --offload foo");
+  add(e, changes, base + " --cluster ./more.toml --layers 3", "--offload experts");
   add(e, changes, base + " --cluster h100-8", "--framework torchtitan");
   add(e, refused, base + " --model-dim 1600 --heads 25", "--framework megatron");
   add(e, changes, base, "--node-limit 4");
@@ -94,7 +95,7 @@ Effects memory() {
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "
       "none; "
       "--gate xmoe; --order gshard; --hook bf16; --bias; --nodes 4; --memory-gib 80; --zero 1; --recompute full; "
-      "--parm; --parts 2");
+      "--offload experts; --parm; --parts 2");
   add(e, describes, base,
       "--dispatcher 2dh; --no-residual; --no-causal; --aux-loss 0.01; --z-loss 0.01; "
       "--rope-theta 10000; --window 128; --placement ep-inside");
@@ -157,7 +158,9 @@ Effects tune() {
   add(e, changes, one,
       "--window 128; --parts 2; --shape auto; --global-batch 64; --current tutel:2; --zero 1; --recompute selective");
   add(e, changes, "--no-verify --nearest --layers 2 --json", "--framework tutel");
-  add(e, parsed, "", "--zero 1; --recompute selective");
+  add(e, parsed, "", "--zero 1; --recompute selective; --offload experts");
+  add(e, refused, one, "--offload experts; --offload foo");
+  add(e, changes, one + " --cluster ./more.toml", "--offload experts");
   add(e, changes, one, "--node-limit 4");
   add(e, refused, "", "--node-limit 4; --nodes 4");
   add(e, changes, one + " --current tutel", "--measured 2");

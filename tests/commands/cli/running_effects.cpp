@@ -9,7 +9,7 @@ Effects microbench() {
   const std::string range = "--min-bytes 64K --max-bytes 1M", steps = "--step-factor 4; --step-bytes 64K";
   Effects e;
   add(e, parsed, "",
-      "--cluster testbed-a; --op alltoall; --op saa; --op 2dh; --repetitions 2; --min-bytes 64K; "
+      "--cluster testbed-a; --op alltoall; --op saa; --op 2dh; --op host_copy; --repetitions 2; --min-bytes 64K; "
       "--max-bytes 1M; --iterations 2; "
       "--warmup "
       "3; --check 0; "
@@ -27,8 +27,8 @@ Effects microbench() {
 // Of the verbs that run one layer, or several that are alike.
 void add_layers_that_run(Effects& e) {
   add(e, parsed, "", kSizes);
-  add(e, parsed, "", "--recompute selective; --recompute full; --attention torch");
-  add(e, refused, "", "--recompute some; --attention flash");
+  add(e, parsed, "", "--recompute selective; --recompute full; --offload experts; --attention torch");
+  add(e, refused, "", "--recompute some; --offload some; --attention flash");
   add(e, parsed, "",
       "--capacity-rounding tutel; --heads 32; --gate switch; --order gshard; --dispatcher 2dh; --hook bf16; "
       "--norm none; --no-residual; --no-causal; --bias; --aux-loss 0.01; --z-loss 0.01; --rope-theta 10000; --window "
@@ -72,8 +72,8 @@ Effects layerbench() {
   add(e, refused, "--cluster host", "--profile; --attention torch");
   add(e, parsed, "", "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2");
   add(e, refused, "--grid fsmoe-b",
-      "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --recompute selective; --record-routing "
-      "r.csv");
+      "--layers 2; --micro-batches 2; --pipeline 1f1b; --virtual-stages 2; --recompute selective; --offload "
+      "experts; --record-routing r.csv");
   add(e, refused, "", "--grid-layers 2; --drawn 2");
   add(e, refused, "--grid fsmoe-b --drawn 2", "--grid-layers 2; --only x");
   add(e, parsed, "", "--plan plan.json");

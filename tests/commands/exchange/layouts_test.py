@@ -168,7 +168,7 @@ class LayoutsTest(ProgramTest):
         self.assertEqual((found["batch"], found["micro_batches"], found["pp"]), (1, 2, 2))
         self.assertIn("parallelism.pipeline_parallel_schedule Interleaved1F1B", found["file"]["unplanned"])
         for old, new, said in (('description = "made up"', "enable_cpu_offload = true",
-                                ("t.toml:2: job.enable_cpu_offload: found 'true'", "no plan moves states away")),
+                                ("t.toml:2: job.enable_cpu_offload: found 'true'", "plans offload experts alone")),
                                ('mode = "full"', 'mode = "some"', ("t.toml:16:", "none, selective or full")),
                                ("local_batch_size = 2", "local_batch_size = 0", ("t.toml:4:", "found '0'"))):
             self.path("t.toml", TORCHTITAN.replace(old, new))
