@@ -58,6 +58,12 @@ void add_entries(const ConfigFile& file, const ConfigValue& table, const std::st
   }
 }
 
+// Returns the table of that key; null if there is none.
+const ConfigValue* table_of(const ConfigFile& file, std::string_view key) {
+  const ConfigValue* found = file.root.find(key);
+  return found != nullptr && found->kind == ConfigKind::table ? found : nullptr;
+}
+
 // Returns the arguments of a command line; a switch has the value true.
 std::vector<Entry> arguments_of(const std::string& text, const std::string& path) {
   std::map<std::string, Entry, std::less<>> arguments;
@@ -109,9 +115,10 @@ class Reader {
       const ConfigFile file = is_yaml(path) ? parse_yaml(text, path)
                               : is_toml     ? parse_toml(text, path)
                                             : parse_json(text, path);
-      const ConfigValue* arguments = file.root.find("MODEL_ARGS");  // Megatron-LM's functional tests have it
-      has_arguments_ = arguments != nullptr && arguments->kind == ConfigKind::table;
-      add_entries(file, has_arguments_ ? *arguments : file.root, "", entries_);
+      const ConfigValue* arguments = table_of(file, "MODEL_ARGS");  // Megatron-LM's functional tests have it
+      has_arguments_ = arguments != nullptr;
+      const ConfigValue* config = file.root.find("call") != nullptr ? table_of(file, "config") : nullptr;  // export's
+      add_entries(file, has_arguments_ ? *arguments : config != nullptr ? *config : file.root, "", entries_);
     }
   }
 
@@ -180,8 +187,12 @@ class Reader {
            });
   }
 
-  static std::optional<int64_t> whole(const Entry& entry) {
-    int64_t value = 0;
+  static std::optional<int64_t> whole(const Entry& entry) { return value_of<int64_t>(entry); }
+  static std::optional<double> number(const Entry& entry) { return value_of<double>(entry); }
+
+  template <class Value>
+  static std::optional<Value> value_of(const Entry& entry) {
+    Value value = 0;
     const char* end = entry.text.data() + entry.text.size();
     const auto [stop, error] = std::from_chars(entry.text.data(), end, value);
     if (error != std::errc{} || stop != end) return std::nullopt;
@@ -379,14 +390,29 @@ class Reader {
     layout_.unplanned.emplace_back("no sequence parallelism");
   }
 
+  // An expert is as wide as a dense layer unless the file says its own width.
   void note_sizes() {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kSizes{
-        {{"--seq", "seq_length"}, {"--seq", "encoder_seq_length"}, {"--layers", "num_layers"}}};
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kSizes{
+        {{"--seq", "seq_length"},
+         {"--seq", "encoder_seq_length"},
+         {"--seq", "training.seq_len"},
+         {"--layers", "num_layers"},
+         {"--model-dim", "hidden_size"},
+         {"--hidden", "moe_ffn_hidden_size"},
+         {"--hidden", "ffn_hidden_size"},
+         {"--heads", "num_attention_heads"},
+         {"--kv-heads", "num_query_groups"},
+         {"--experts", "num_experts"},
+         {"--experts", "num_moe_experts"},
+         {"--top-k", "moe_router_topk"},
+         {"--capacity-factor", "moe_expert_capacity_factor"}}};
     for (const auto& [flag, size] : kSizes)
       for (const std::string_view place : {"", "model.", "model.config."})
-        for (const Entry& entry : entries_)
-          if (plain_name(entry) == fmt::format("{}{}", place, size) && whole(entry))
+        for (const Entry& entry : entries_) {
+          const bool is_known = std::ranges::find(layout_.sizes, flag, &LayoutFile::Said::flag) != layout_.sizes.end();
+          if (plain_name(entry) == fmt::format("{}{}", place, size) && !is_known && number(entry))
             layout_.sizes.push_back({flag, entry.text, entry.key});
+        }
   }
 
   std::vector<Entry> entries_;

@@ -10,6 +10,7 @@
 #include "commands/shared/sweep.h"
 #include "moe/base/check.h"
 #include "moe/base/statistics.h"
+#include "moe/shape/layer_fields.h"
 #include "tuner/answer/answer_text.h"
 #include "tuner/answer/framework_plans.h"
 #include "tuner/answer/subject.h"
@@ -386,13 +387,24 @@ std::vector<std::string> defaults_of(const commands::LayoutFile& file) {
   return defaults;
 }
 
+// Returns the model's size of that flag; none: no limit of capacity.
+std::optional<double> planned_size(const ModelShape& model, std::string_view flag) {
+  std::optional<double> size = model.layers;  // --layers, which is no field of a layer
+  for_each_layer_field([&](const auto& field) {
+    if constexpr (!field.is_name)
+      if (flag == field.flag()) size = std::optional<double>(model.shape.layer.*field.member);
+  });
+  return size;
+}
+
 // Returns the sizes of the file's model that differ from the planned model: "model.seq_length 8192 (--seq 4096)".
 std::vector<std::string> other_sizes(const Answer& answer) {
-  const ModelShape& model = answer.own->model;
   std::vector<std::string> sizes;
   for (const auto& [flag, value, name] : answer.own->file->sizes) {
-    const std::string planned = std::to_string(flag == "--seq" ? model.shape.layer.seq : int64_t{model.layers});
-    if (value != planned) sizes.push_back(fmt::format("{} {} ({} {})", name, value, flag, planned));
+    const std::optional<double> planned = planned_size(answer.own->model, flag);
+    if (planned && std::stod(value) == *planned) continue;
+    sizes.push_back(
+        fmt::format("{} {} ({} {})", name, value, flag, planned ? fmt::format("{}", *planned) : std::string("none")));
   }
   return sizes;
 }

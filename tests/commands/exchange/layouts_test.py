@@ -249,6 +249,26 @@ class LayoutsTest(ProgramTest):
             self.assertIn(f"another model than the file's (planned): {sizes}\n",
                           self.run_tune(*MODEL, "--seq", 4096, "--current", "./" + name).stdout)
 
+    def test_all_sizes_of_another_model_are_said(self):
+        """Of olmoe-1b-7b: M 2048, H 1024, 16 heads, 64 experts, k 8, dropless; sizes that agree are not said."""
+        self.path("m.sh", "--micro-batch-size 1 --seq-length 4096 --num-layers 4 --hidden-size 1024 --num-experts 8 "
+                          "--moe-router-topk 2 --ffn-hidden-size 512 --num-attention-heads 8 --num-query-groups 4 "
+                          "--moe-expert-capacity-factor 1.0")
+        self.assertEqual(self.current("./m.sh")["file"]["other_sizes"],
+                         ["--hidden-size 1024 (--model-dim 2048)", "--ffn-hidden-size 512 (--hidden 1024)",
+                          "--num-attention-heads 8 (--heads 16)", "--num-query-groups 4 (--kv-heads 16)",
+                          "--num-experts 8 (--experts 64)", "--moe-router-topk 2 (--top-k 8)",
+                          "--moe-expert-capacity-factor 1.0 (--capacity-factor none)"])
+        self.path("same.yaml", "model: {tensor_model_parallel_size: 1, hidden_size: 2048, ffn_hidden_size: 5, "
+                               "moe_ffn_hidden_size: 1024, num_moe_experts: 64, moe_router_topk: 8, "
+                               "num_attention_heads: 16, num_query_groups: 16, moe_expert_capacity_factor: null}")
+        self.assertEqual(self.current("./same.yaml")["file"]["other_sizes"], [])
+        self.assertEqual(self.current("./same.yaml", "--capacity-factor", 1.5)["file"]["other_sizes"], [])
+        self.path("f.yaml", "model: {tensor_model_parallel_size: 1, moe_expert_capacity_factor: 1.5}")
+        self.assertEqual(self.current("./f.yaml", "--capacity-factor", 1.5)["file"]["other_sizes"], [])
+        self.assertEqual(self.current("./f.yaml", "--capacity-factor", 2)["file"]["other_sizes"],
+                         ["model.moe_expert_capacity_factor 1.5 (--capacity-factor 2)"])
+
     def test_exports_say_the_plan(self):
         draw = random.Random(5)
         for number in range(12):
@@ -278,9 +298,12 @@ class LayoutsTest(ProgramTest):
                     self.assertEqual((again["flags"], again["file"]["defaults"]),
                                      (found["flags"], ["--recompute selective"] * (plan["recompute"] == "none")))
                 if pp == 1 and plan["esp"] == 1 and "cp" not in plan:
-                    self.path("d.json", json.dumps(json.loads(self.text("export", "deepspeed", "s.jsonl"))["config"]))
-                    found = self.current(f"./d.json,recompute={plan['recompute']}")
-                    self.assertEqual(wanted["flags"], found["flags"])
+                    document = self.text("export", "deepspeed", "s.jsonl")
+                    self.path("d.json", json.dumps(json.loads(document)["config"]))
+                    self.path("whole.json", document)
+                    for name in ("d.json", "whole.json"):
+                        found = self.current(f"./{name},recompute={plan['recompute']}")
+                        self.assertEqual(wanted["flags"], found["flags"], name)
 
     def test_what_no_plan_has_is_refused(self):
         for old, new, said in (
