@@ -134,6 +134,20 @@ class Trains(Modelbench):
         parameters = next(line["parameters"] for line in self.records() if line["kind"] == "case")
         self.assertEqual(parameters["virtual_stages"], 2)
 
+    def test_losses_do_not_depend_on_how_stages_share_layers(self):
+        self.write_model("deep.toml", "layers = 2", "layers = 4")
+        losses = []
+        for words in ((), ("--first-stage-layers", "3"), ("--last-stage-layers", "3")):
+            found = json.loads(self.expect_run(
+                "modelbench", "--cluster", "h100-deepep-2-nodes", "--nearest", "--model", "./deep.toml", "--pp", "2",
+                "--micro-batches", "2", "--schedule", "tutel,fsmoe", "--steps", "2", "--held-out", "0", "--timeout",
+                "600", "--out", "r.jsonl", "--overwrite", "--json", *words))
+            losses += [row["loss"] for row in found["schedules"]]
+            parameters = next(line["parameters"] for line in self.records() if line["kind"] in ("case", "cases"))
+            self.assertEqual([parameters.get(key) for key in ("first_stage_layers", "last_stage_layers")],
+                             [3 if flag in words else None for flag in ("--first-stage-layers", "--last-stage-layers")])
+        self.assertEqual(losses, losses[:1] * 6)
+
     def check_row(self, row, case):
         measured, predicted = row["measured"], row["predicted"]
         self.assertIn(row["status"], ("ok", "invalid"))  # by what else the machine does
