@@ -175,6 +175,17 @@ std::string layer_frequency(std::string_view moe_layers) {
   return fmt::format("\"({})\"", text);
 }
 
+// Returns which layers have a window: N if each N-th alone has none, else a list. A plan may have fewer layers than the
+// model.
+std::string window_frequency(const TunedLayer& tuned) {
+  std::string_view layers = tuned.traits.windowed_layers;
+  if (tuned.model.layers > 0) layers = layers.substr(0, static_cast<size_t>(tuned.model.layers));
+  const size_t period = std::min(layers.find('0'), layers.size()) + 1;
+  bool is_regular = true;
+  for (size_t i = 0; i < layers.size(); ++i) is_regular &= (layers[i] == '0') == ((i + 1) % period == 0);
+  return is_regular ? fmt::format("{}", period) : layer_frequency(layers);
+}
+
 // Returns a parameter of the record's model; 1 if the record is of a layer.
 int64_t recorded(const CaseRecord& record, const char* name) {
   return record.parameters.has(name) ? record.parameters.whole(name, record.where) : 1;
@@ -190,12 +201,11 @@ void add_setting(std::string_view flag, const auto& value, Arguments& a) {
 }
 
 // Adds the model's parts besides its layers. Megatron-Core ties the output projection by default.
-void add_ends(const CaseRecord& record, bool latent, Arguments& a) {
+void add_ends(const CaseRecord& record, Arguments& a) {
   if (record.parameters.has("vocabulary")) {
     a.add("--vocab-size", recorded(record, "vocabulary"));
     if (!recorded_yes(record, "tied_embedding")) a.add("--untie-embeddings-and-output-weights");
   }
-  if (recorded_yes(record, "qk_norm") && !latent) a.add("--qk-layernorm");
 }
 
 // Adds latent attention. Its latents only have norms with --qk-layernorm, and --rope-type yarn is the default.
@@ -208,6 +218,26 @@ void add_latent(const LayerShape& l, Arguments& a) {
   a.add("--v-head-dim", l.v_head_dim);
   a.add("--rope-type", "rope");
   a.add("--qk-layernorm");
+}
+
+// Megatron-Core has biases of all projections and of the router, or of the queries, keys and values, or none.
+bool has_all_biases(const LayerShape& l, const ModelTraits& traits) {
+  return l.bias || (traits.qkv_bias && traits.output_bias && traits.expert_bias);
+}
+
+void add_biases(const LayerShape& l, const ModelTraits& traits, Arguments& a) {
+  if (has_all_biases(l, traits)) return;
+  a.add("--disable-bias-linear");
+  if (traits.qkv_bias) a.add("--add-qkv-bias");
+}
+
+// The activation of gpt-oss is clamped, and its linear part is one larger.
+void add_activation(const LayerShape& l, const ModelTraits& traits, Arguments& a) {
+  if (!is_gated(l.ffn)) return;
+  if (traits.swiglu_limit == 0) return a.add("--swiglu");
+  a.add("--quick-geglu");
+  a.add("--glu-linear-offset", 1);
+  a.add("--activation-func-clamp-value", traits.swiglu_limit);
 }
 
 void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
@@ -223,19 +253,26 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
     a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
-  if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // tokens to the left and to the right
+  // Tokens to the left and to the right.
+  if (const int64_t window = std::max(l.window, tuned.traits.some_window); window > 0)
+    a.add("--window-size", fmt::format("{},0", window - 1));
+  if (tuned.traits.some_window > 0) a.add("--window-attn-skip-freq", window_frequency(tuned));
+  if (tuned.traits.attention_sinks) a.add("--softmax-type", "learnable");
+  if (tuned.traits.attention_gate) a.add("--attention-output-gate");
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
   if (l.rope_theta > 0) a.add("--rotary-base", std::llround(l.rope_theta));
-  add_ends(tuned.chosen.record, is_latent(l), a);
+  if (l.rope_theta > 0 && tuned.traits.rotary_share < 1) a.add("--rotary-percent", tuned.traits.rotary_share);
+  add_ends(tuned.chosen.record, a);
+  if (tuned.traits.qk_norm && !is_latent(l)) a.add("--qk-layernorm");
   a.add("--seq-length", l.seq);
   a.add("--max-position-embeddings", l.seq);
   add_setting("--batch", l.batch, a);
   add_setting("--global-batch", l.batch * p.dp * tuned.model.micro_batches, a);
   a.add("--normalization", l.norm == Norm::rmsnorm ? "RMSNorm" : "LayerNorm");
-  if (!l.bias) a.add("--disable-bias-linear");
+  add_biases(l, tuned.traits, a);
   a.add("--attention-dropout", 0);  // the default is not 0
   a.add("--hidden-dropout", 0);
-  if (is_gated(l.ffn)) a.add("--swiglu");
+  add_activation(l, tuned.traits, a);
   if (l.dtype == DType::bfloat16) a.add("--bf16");
   if (l.dtype == DType::float16) a.add("--fp16");
   add_setting("--mp", p.mp, a);
@@ -249,11 +286,19 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   add_setting("--ep", p.ep, a);
 }
 
-void add_moe(const LayerShape& l, Arguments& a) {
+// Adds the load-balancing loss: the layer's own, else the one that its model is trained with.
+void add_balance(const LayerShape& l, const ModelTraits& traits, Arguments& a) {
+  const double coefficient = l.aux_loss > 0 ? l.aux_loss : traits.balance_loss;
+  const bool by_sample = l.aux_loss == 0 && traits.balance_by_sample;
+  a.add("--moe-router-load-balancing-type", coefficient == 0 ? "none" : by_sample ? "seq_aux_loss" : "aux_loss");
+  if (coefficient > 0) a.add("--moe-aux-loss-coeff", coefficient);
+}
+
+void add_moe(const TunedLayer& tuned, Arguments& a) {
+  const LayerShape& l = tuned.shape.layer;
   a.add("--num-experts", l.experts);
   a.add("--moe-router-topk", l.top_k);
-  a.add("--moe-router-load-balancing-type", l.aux_loss > 0 ? "aux_loss" : "none");
-  if (l.aux_loss > 0) a.add("--moe-aux-loss-coeff", l.aux_loss);
+  add_balance(l, tuned.traits, a);
   if (l.z_loss > 0) a.add("--moe-z-loss-coeff", l.z_loss);
   a.add("--moe-token-dispatcher-type", "alltoall");
   if (!l.capacity_factor) return;
@@ -297,30 +342,81 @@ void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view>
   else if (const int64_t words = recorded(record, "vocabulary"), step = kVocabularyStep * tuned.shape.parallel.mp;
            words % step != 0)
     tuned.notes.push_back(fmt::format("it pads the vocabulary of {} to a multiple of {}", words, step));
-  if (recorded_yes(record, "qk_norm"))
+  if (tuned.traits.qk_norm)
     tuned.notes.emplace_back("--qk-layernorm is the model's: times and memory here leave that norm out");
+}
+
+// Adds how Megatron-Core scores and chooses experts.
+void add_router(const LayerShape& l, const ParallelShape& p, const ModelTraits& traits, Arguments& a) {
+  // Weights are probabilities among all experts; otherwise among the chosen ones, where a single one would have 1.
+  if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) a.add("--moe-router-pre-softmax");
+  if (l.gate == "sigmoid") a.add("--moe-router-score-function", "sigmoid");
+  if (traits.routed_scale != 1) a.add("--moe-router-topk-scaling-factor", traits.routed_scale);
+  if (traits.selection_bias && l.gate == "sigmoid") a.add("--moe-router-enable-expert-bias");
+  if (l.node_limit == 0) return;
+  const int64_t groups = l.router_groups > 0 ? l.router_groups : expert_nodes(p);
+  if (groups == 1) return;
+  a.add("--moe-router-num-groups", groups);
+  a.add("--moe-router-group-topk", std::min(l.node_limit, groups));
+}
+
+// Notes the properties of a published model that Megatron-Core's settings don't say, or that plans leave out.
+void note_model(TunedLayer& tuned) {
+  const LayerShape& l = tuned.shape.layer;
+  const ModelTraits& traits = tuned.traits;
+  const auto note = [&](bool is_so, std::string text) {
+    if (is_so) tuned.notes.push_back(std::move(text));
+  };
+  note((l.gate == "gshard" || l.gate == "topk") && l.top_k == 1,
+       fmt::format("{} weighs the one expert of a token by 1, Megatron-Core by its probability", l.gate));
+  note(traits.unnormalized_scores,
+       "norm_topk_prob is false: Megatron-Core divides the weights of sigmoids by their sum");
+  note(traits.selection_bias && l.gate != "sigmoid",
+       "the model has a bias that corrects the choice of experts: --moe-router-enable-expert-bias needs sigmoids");
+  const bool is_model = tuned.chosen.record.parameters.has("origin");
+  note(is_model && l.aux_loss == 0 && traits.balance_loss == 0 && !traits.selection_bias,
+       "--moe-router-load-balancing-type is yours: config.json has no coefficient of a load-balancing loss");
+  note(l.aux_loss == 0 && traits.balance_loss > 0 && !traits.balance_by_sample,
+       "--moe-aux-loss-coeff is the model's: Megatron-Core's loss is a mean over k in each layer, Transformers' a sum "
+       "over k, once for all layers");
+  note(l.router_groups > 0 && l.gate == "switch" && l.top_k / l.node_limit > 1,
+       fmt::format(
+           "--moe-router-group-topk: Megatron-Core ranks groups by the sum of their best {} scores, DeepSeek-V2 by "
+           "the best one",
+           l.top_k / std::max<int64_t>(l.node_limit, 1)));
+  note(traits.mtp_modules > 0, "--mtp-num-layers is the model's: times and memory here leave these modules out");
+  note(traits.some_window > 0,
+       "--window-attn-skip-freq is the model's: times here are of attention over all tokens in every layer");
+  note(traits.attention_sinks, "--softmax-type is the model's: it has attention sinks, which times here leave out");
+  note(traits.attention_gate, "--attention-output-gate is the model's: times and memory here leave that gate out");
+  note(traits.shared_expert_gate, "--moe-shared-expert-gate is the model's: times here leave that gate out");
+  note(!traits.other_mixers.empty(),
+       fmt::format("the model has {}: planned and written as attention over all tokens", traits.other_mixers));
+  note(!traits.rope_scaling.empty(),
+       fmt::format("{} and its factors are yours: the model's rope_scaling is {}",
+                   is_latent(l) ? "--rope-type" : "--position-embedding-type", traits.rope_scaling));
+  const bool all_biases = has_all_biases(l, traits);
+  note(traits.output_bias && !all_biases, "the model's attention has a bias behind its heads: --add-qkv-bias has none");
+  note(traits.expert_bias && !all_biases, "the model's experts have biases: --disable-bias-linear leaves them out");
+  note(traits.expert_bias && all_biases && tuned.shape.parallel.esp > 1,
+       fmt::format("Megatron-Core refuses experts with biases over ETP {}", tuned.shape.parallel.esp));
 }
 
 void write_megatron_arguments(const ExportOptions& options, bool overlaps, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of(overlaps ? "megatron-overlap" : "megatron"));
   const LayerShape& l = tuned.shape.layer;
-  note_differences(tuned, {"gshard", "switch", "sigmoid"});
-  if (l.gate == "gshard" && l.top_k == 1)
-    tuned.notes.emplace_back("gshard weighs the one expert of a token by 1, Megatron-Core by its probability");
+  note_differences(tuned, {"gshard", "switch", "topk", "sigmoid"});
+  note_model(tuned);
   Arguments arguments;
   add_model(tuned, tuned.dense_hidden > 0 ? tuned.dense_hidden : l.hidden, arguments);
   if (!tuned.moe_layers.empty()) arguments.add("--moe-layer-freq", layer_frequency(tuned.moe_layers));
+  if (tuned.traits.mtp_modules > 0) arguments.add("--mtp-num-layers", tuned.traits.mtp_modules);
   add_setting("--esp", tuned.shape.parallel.esp, arguments);
   arguments.add("--moe-ffn-hidden-size", l.hidden);
   if (l.shared_hidden > 0) arguments.add("--moe-shared-expert-intermediate-size", l.shared_hidden);
-  add_moe(l, arguments);
-  // A softmax after the choice of a single expert would be 1 for all logits.
-  if (l.gate != "sigmoid" && (l.top_k == 1 || l.gate == "switch")) arguments.add("--moe-router-pre-softmax");
-  if (l.gate == "sigmoid") arguments.add("--moe-router-score-function", "sigmoid");
-  if (const int nodes = expert_nodes(tuned.shape.parallel); l.node_limit > 0 && nodes > 1) {
-    arguments.add("--moe-router-num-groups", nodes);
-    arguments.add("--moe-router-group-topk", std::min<int64_t>(l.node_limit, nodes));
-  }
+  if (tuned.traits.shared_expert_gate) arguments.add("--moe-shared-expert-gate");
+  add_moe(tuned, arguments);
+  add_router(l, tuned.shape.parallel, tuned.traits, arguments);
   // Releases before 0.16 refuse this flag for other types.
   if (l.experts > tuned.shape.parallel.ep && l.dtype == DType::bfloat16) arguments.add("--moe-grouped-gemm");
   if (const int zero = tuned.shape.parallel.zero; zero > 0) add_setting("--zero", zero, arguments);
@@ -405,7 +501,7 @@ void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   note_differences(tuned, {"gshard", "switch"});
   Arguments arguments;
   add_model(tuned, l.hidden, arguments);
-  add_moe(l, arguments);
+  add_moe(tuned, arguments);
   arguments.add("--pipeline-degree", tuned.chosen.record.degree_forward);
   arguments.add("--bp-pipeline-degree", tuned.chosen.record.degree_backward);
   write_array(options, tuned, arguments, out);

@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "commands/exchange/formats.h"
+#include "commands/shared/chosen_model.h"
 #include "commands/shared/plan_file.h"
 #include "commands/shared/record_files.h"
 #include "commands/shared/selection.h"
@@ -141,7 +142,10 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   if (tuned.dense_hidden > 0 && megatron && tuned.moe_layers.empty())
     notes.emplace_back("--moe-layer-freq is yours: the records don't say which of the layers are dense");
   if (layer.node_limit > 0 && !megatron)
-    unsaid(fmt::format("experts of a token on {} nodes at most", layer.node_limit));
+    unsaid(fmt::format("experts of a token {} at most",
+                       layer.router_groups > 0
+                           ? fmt::format("in {} of {} groups", layer.node_limit, layer.router_groups)
+                           : fmt::format("on {} nodes", layer.node_limit)));
   if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
   if (!layer.causal) unsaid("attention without a causal mask");
   if (layer.window > 0 && !megatron) unsaid(fmt::format("a sliding window of {} tokens", layer.window));
@@ -151,6 +155,10 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   if (!layer.residual) unsaid("no residual connection");
   if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
+  const ModelTraits& traits = tuned.traits;
+  if (traits.selection_bias && !megatron) unsaid("a bias that corrects the choice of experts");
+  if (traits.routed_scale != 1 && !megatron) unsaid(fmt::format("experts' weights times {}", traits.routed_scale));
+  if (traits.shared_expert_gate && !megatron) unsaid("a gate of its shared expert");
   const ParallelShape& p = tuned.shape.parallel;
   if (gate_of(layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
     unsaid("a gate with learned noise on its logits");
@@ -195,6 +203,7 @@ TunedLayer tuned_layer(const ExportOptions& options, const commands::Framework& 
   TunedLayer tuned{layer_of(record),    shape,         model_of(record),
                    found.cases.front(), *found.chosen, notes_on(found, runs)};
   read_dense_layers(record, tuned);
+  tuned.traits = commands::recorded_traits(record.parameters, record.where);
   note_unsaid(runs, tuned);
   std::ranges::move(commands::refusals_of(runs, tuned.model), std::back_inserter(tuned.notes));
   return tuned;
@@ -236,9 +245,18 @@ TimedCase chosen_case_of(const ExportOptions& options) {
   return *chosen;
 }
 
-// Warns if the plan's time differs from the record's prediction.
+// Warns if the plan's time differs from the record's prediction; the prediction of a model is not of one of its layers.
 void compare_times(const CaseRecord& record, const Profile& profile, const Plan& plan) {
   if (!record.prediction.has("total_s")) return;
+  const ModelShape model = commands::model_of(record.parameters, record.where);
+  if (model.step.planned) {
+    log_info(
+        fmt::format("the plan is of one layer and one micro-batch without the step, the record of {} and {}: "
+                    "simulate --save-plan writes the plan of a whole iteration",
+                    counted(static_cast<size_t>(model.layers), "layer"),
+                    counted(static_cast<size_t>(model.micro_batches), "micro-batch")));
+    return;
+  }
   const double recorded_s = record.prediction.number("total_s", record.where);
   const LayerPricer pricer(profile, plan.shape, {true, "a plan out of records", true});
   const commands::PlanTimes times = commands::times_of(plan, pricer);
@@ -254,6 +272,11 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   require<BadInput>(!record.parameters.has("plan"),
                     "{}: found the record of a plan's file, expected that file in its place", record.where);
   const Schedule& schedule = find_schedule(record.schedule);
+  const auto is_this = [&](const Schedule& other) { return other.name == schedule.name; };
+  require<BadInput>(std::ranges::none_of(iteration_schedules(), is_this),
+                    "{}: found schedule {}, which orders whole iterations, expected another one (--schedule NAME), of "
+                    "which one layer is written; simulate --save-plan writes the iteration",
+                    record.where, schedule.name);
   const LayerCase shape = commands::shape_of(record.parameters, record.where);
   if (is_told_by_records(schedule)) {
     const int64_t split =

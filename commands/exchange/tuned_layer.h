@@ -8,6 +8,7 @@
 #include "commands/shared/frameworks.h"
 #include "moe/plan/plan.h"
 #include "moe/prices/profile.h"
+#include "moe/shape/model_traits.h"
 #include "moe/shape/shape.h"
 
 namespace moe::exchange {
@@ -25,6 +26,7 @@ struct TunedLayer {
   std::vector<std::string> notes;  // the choice and its cost
   int64_t dense_hidden = 0;        // hidden units of the model's dense layers; 0: it has none
   std::string moe_layers = {};     // by layer 1, or 0 for a dense one; empty: not known, or none is dense
+  ModelTraits traits = {};         // what plans leave out of the model; the default if the record is of layers alone
 };
 
 /// Returns the ok cases of the layer `only` (empty: the only layer in the records), the fastest first, by measured

@@ -52,7 +52,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     chosen.model.layers = model.layers;
     chosen.vocabulary = model.vocabulary;
     chosen.tied_embedding = model.tied_embedding;
-    chosen.qk_norm = model.qk_norm;
+    chosen.traits = model.traits;
     chosen.origin = model.origin;
   } else if (!selection.layer_file.empty()) {
     base = find_layer(selection.layer_file);
@@ -109,7 +109,31 @@ void record_ends(Fields& parameters, const ChosenModel& chosen) {
     parameters.set("tied_embedding", std::string(chosen.tied_embedding ? "yes" : "no"));
   }
   if (!chosen.origin.empty()) parameters.set("origin", chosen.origin);
-  if (chosen.qk_norm) parameters.set("qk_norm", std::string("yes"));
+  for_each_model_trait([&](const auto& trait) {
+    const auto& value = chosen.traits.*trait.member;
+    if (value == ModelTraits{}.*trait.member) return;
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, bool>)
+      parameters.set(trait.key, std::string("yes"));
+    else
+      parameters.set(trait.key, value);
+  });
+}
+
+ModelTraits recorded_traits(const Fields& parameters, const std::string& where) {
+  ModelTraits traits;
+  for_each_model_trait([&](const auto& trait) {
+    using Value = std::remove_cvref_t<decltype(traits.*trait.member)>;
+    if (!parameters.has(trait.key)) return;
+    if constexpr (std::same_as<Value, bool>)
+      traits.*trait.member = parameters.text(trait.key, where) == "yes";
+    else if constexpr (std::same_as<Value, int64_t>)
+      traits.*trait.member = parameters.whole(trait.key, where);
+    else if constexpr (std::same_as<Value, double>)
+      traits.*trait.member = parameters.number(trait.key, where);
+    else
+      traits.*trait.member = parameters.text(trait.key, where);
+  });
+  return traits;
 }
 
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {

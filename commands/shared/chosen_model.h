@@ -9,6 +9,7 @@
 #include "moe/prices/profile.h"
 #include "moe/record/record.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/shape/model_traits.h"
 
 namespace moe::commands {
 
@@ -32,7 +33,7 @@ struct ChosenModel {
   int whole_layers = 1;    // layers of the whole model, whatever --layers is
   int64_t vocabulary = 0;  // 0: unknown
   bool tied_embedding = false;
-  bool qk_norm = false;  // a property of the published model that plans leave out
+  ModelTraits traits = {};  // properties of the published model that plans leave out
   /// What differs on this cluster: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
   std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
@@ -53,8 +54,10 @@ ChosenModel framework_model(const ModelFlags& flags, const Selection& selection,
 ScheduleTable possible_schedules(const ChosenModel& chosen);
 
 /// Adds the model's properties besides its layers, as records have them: "vocabulary" and "tied_embedding", if known,
-/// "qk_norm" and "origin".
+/// "origin" and the keys of ModelTraits.
 void record_ends(Fields& parameters, const ChosenModel& chosen);
+/// Returns the traits that record_ends() added. Throws BadInput "WHERE: NAME: ...".
+ModelTraits recorded_traits(const Fields& parameters, const std::string& where);
 
 /// Returns the memory of a request for the model's layers, including its embedding and output projection.
 MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request);

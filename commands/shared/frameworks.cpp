@@ -238,7 +238,8 @@ Refusals megatron_refusals(const ModelShape& model) {
     needs_multiple("layers", split.others().layers, "the other stages,", std::max(split.others().stages, 1));
   else
     needs_multiple("layers", model.layers, "PP", p.pp);
-  if (l.node_limit > 0) needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
+  if (l.node_limit > 0 && l.router_groups == 0)
+    needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
   if (l.bias && p.esp > 1) add(fmt::format("experts with biases over ETP {}", p.esp));
   if (has_order(model, PipelineOrder::gpipe)) add("gpipe: its order of micro-batches is 1F1B");
   refuse_ep_inside("Megatron-Core", p, refusals);

@@ -76,10 +76,15 @@ LayerCase chosen_case(const Selection& selection, int nodes, int ranks_per_node)
 }
 
 LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int ranks_per_node) {
-  const auto limit = selection.layer.fields.get(&LayerShape::node_limit);
-  require<BadInput>(!limit || *limit < nodes, "--node-limit: found {}, expected less than the cluster's nodes, {}",
-                    limit.value_or(0), nodes);
   selection.layer.fields.apply_to(file.layer);
+  const auto limit = selection.layer.fields.get(&LayerShape::node_limit);
+  const int64_t groups = file.layer.router_groups;
+  require<BadInput>(
+      !limit || *limit<(groups > 0 ? groups : nodes), "--node-limit: found {}, expected less than the {}, {}",
+                       limit.value_or(0), groups> 0
+          ? "router's groups"
+          : "cluster's nodes",
+      groups > 0 ? groups : nodes);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;
   override_with(file.parallel.dp, selection.layer.dp);

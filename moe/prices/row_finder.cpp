@@ -173,27 +173,33 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
 
 double sent_share(Network network, const LayerCase& shape) {
   if (shape.layer.experts == 0) return 1;
-  const int64_t ranks = shape.parallel.ep, limit = shape.layer.node_limit;
-  const bool limited = limit > 0 && expert_nodes(shape.parallel) == 1;  // limits ranks inside the node, not nodes
-  const double reached =
-      network == Network::inter
-          ? nodes_reached(shape)
-          : places_reached(shape.layer.experts, ranks, limited ? std::min(limit, ranks) : ranks, shape.layer.top_k);
+  const int64_t ranks = shape.parallel.ep;
+  const bool limited = expert_nodes(shape.parallel) == 1;  // the limit is of ranks inside the node, not of nodes
+  const double reached = network == Network::inter
+                             ? nodes_reached(shape)
+                             : places_reached(shape.layer.experts, ranks,
+                                              limited ? places_allowed(shape.layer, ranks) : ranks, shape.layer.top_k);
   return reached / static_cast<double>(choices_of(shape));
 }
 
 std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape) {
   const int nodes = expert_nodes(shape.parallel);
-  const int64_t limit = shape.layer.node_limit, measured = row.node_limit;
-  const bool limited = limit > 0 && limit < nodes;
-  if (measured == 0 && row.sent_share == 0 && limited)
-    return PriceNote{PriceNote::Kind::node_limit, row_name(row),
-                     fmt::format(" is not known to send rows once a node, so {} is not in its price", limit)};
-  const int64_t most = std::min<int64_t>(choices_of(shape), limited ? limit : nodes);  // nodes that a token can reach
-  if (row.sent_share > 0 || measured == 0 || measured >= most) return std::nullopt;
-  return PriceNote{PriceNote::Kind::node_limit, row_name(row),
-                   fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
-                               measured, nodes_reached(shape), nodes)};
+  const LayerShape& layer = shape.layer;
+  const int64_t allowed = places_allowed(layer, nodes), measured = row.node_limit;
+  const auto said = [&](std::string detail) {
+    return PriceNote{PriceNote::Kind::node_limit, row_name(row), std::move(detail)};
+  };
+  if (row.sent_share > 0) {
+    if (layer.node_limit == 0 || layer.router_groups == 0 || layer.router_groups == nodes) return std::nullopt;
+    return said(fmt::format(" is priced as if any experts on {} of {} nodes were chosen, not those of {} of {} groups",
+                            allowed, nodes, layer.node_limit, layer.router_groups));
+  }
+  if (measured == 0 && allowed < nodes)
+    return said(fmt::format(" is not known to send rows once a node, so {} is not in its price", allowed));
+  const int64_t most = std::min<int64_t>(choices_of(shape), allowed);  // nodes that a token can reach
+  if (measured == 0 || measured >= most) return std::nullopt;
+  return said(fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
+                          measured, nodes_reached(shape), nodes));
 }
 
 // Every derived price is a weighted sum of rows at the same volume. So a rule does not depend on sizes, and applies to

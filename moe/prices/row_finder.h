@@ -22,7 +22,7 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task);
 /// Returns the note on an AlltoAll's row that prices this layer. If every chosen expert gets its own copy, the cost
 /// does not depend on the experts' nodes, and a node_limit changes nothing. A row measured with rows sent once per node
 /// is for tokens that reach at most its own node_limit nodes: a layer whose tokens reach more takes longer, by an
-/// amount that only a sent_share tells.
+/// amount that only a sent_share tells. With a sent_share, the note says how router groups other than nodes are priced.
 std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape);
 
 /// Returns the rows sent per copy by an AlltoAll that sends a row once per node or, inside a node, once per rank.

@@ -130,6 +130,21 @@ class FamilyKeys {
     }
     return found;
   }
+  /// Returns "yarn, factor 40" for rotary positions that are stretched; empty if they are not.
+  std::string rope_scaling() const {
+    const ConfigValue* scaling = object_.find("rope_scaling");
+    const auto find = [&](std::string_view key) {
+      if (scaling != nullptr && scaling->kind == ConfigKind::table) return scaling->find(key);
+      return object_.find(fmt::format("rope_parameters.{}", key));
+    };
+    const ConfigValue* type = find("rope_type");
+    if (type == nullptr) type = find("type");
+    if (type == nullptr || type->kind != ConfigKind::text || type->text == "default" || !is_line(type->text)) return "";
+    const ConfigValue* factor = find("factor");
+    const bool has_factor =
+        factor != nullptr && (factor->kind == ConfigKind::integer || factor->kind == ConfigKind::real);
+    return type->text + (has_factor ? fmt::format(", factor {}", describe(*factor)) : "");
+  }
   [[noreturn]] void fail(std::string_view key, std::string_view found, std::string_view expected) const {
     table_.fail(key, found, expected);
   }
@@ -160,6 +175,18 @@ class FamilyKeys {
   const ModelFamily& family_;
   mutable std::set<std::string, std::less<>> read_;
 };
+
+// Reads the part of a head that has rotary positions, and how they are stretched to longer contexts.
+void read_rotary_share(const FamilyKeys& keys, PublishedModel& m) {
+  constexpr Limits kShares{.most = 1, .above = 0};
+  m.rotary_share = keys.family().rotary_share;
+  if (keys.has("rotary_dim") && !m.latent)
+    m.rotary_share = static_cast<double>(keys.integer("rotary_dim", {.least = 1, .most = 1.0 * m.head_dim})) /
+                     static_cast<double>(m.head_dim);
+  for (const std::string_view key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"})
+    if (keys.has(key)) m.rotary_share = keys.real(key, kShares);
+  m.rope_scaling = keys.rope_scaling();
+}
 
 void read_attention(const FamilyKeys& keys, PublishedModel& m) {
   const ModelFamily& f = keys.family();
@@ -192,6 +219,7 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
   constexpr Limits kThetaLimits{.most = 1e12, .above = 1};
   constexpr std::string_view kNew = "rope_parameters.rope_theta";
   m.rope_theta = keys.has(kNew) ? keys.real(kNew, kThetaLimits) : keys.real(f.rope_theta, kThetaLimits);
+  read_rotary_share(keys, m);
   if (m.latent && m.latent->rope_dim % 2 != 0)
     keys.fail("qk_rope_head_dim", fmt::format("{}", m.latent->rope_dim), "an even width, which rotary positions need");
   if (!m.latent && m.head_dim % 2 != 0)
@@ -231,6 +259,7 @@ Mixer other_mixer(const FamilyKeys& keys, int layer) {
 void read_windows(const FamilyKeys& keys, PublishedModel& m) {
   const MixerRule rule = keys.family().mixers;
   const bool chunked = rule == MixerRule::chunked;
+  m.chunked = chunked;
   const std::string_view key = chunked ? "attention_chunk_size" : "sliding_window";
   const int64_t window = keys.optional_integer(key, kLengthLimits).value_or(0);
   if (rule == MixerRule::use_window_key) {
@@ -332,13 +361,23 @@ void read_experts(const FamilyKeys& keys, PublishedModel& m) {
   m.expert_bias = f.expert_bias;
   m.selection_bias = f.always_selection_bias || keys.flag(f.selection_bias);
   m.sigmoid_gate = f.sigmoid_gate;
+  m.normalized = keys.has("norm_topk_prob") ? keys.flag("norm_topk_prob") : f.normalized;
+  constexpr Limits kScales{.least = 0, .most = 1e6};
+  if (keys.has("routed_scaling_factor")) m.routed_scale = keys.real("routed_scaling_factor", {.most = 1e6, .above = 0});
+  for (const std::string_view key : {"router_aux_loss_coef", "aux_loss_alpha"})
+    if (keys.has(key)) m.balance_loss = keys.real(key, kScales);
+  m.balance_by_sample = keys.has("seq_aux") && keys.flag("seq_aux");
+  if (!f.swiglu_limit.empty()) m.swiglu_limit = keys.real(f.swiglu_limit, kScales);
   constexpr std::string_view kMethods[] = {"greedy", "group_limited_greedy", "noaux_tc"};
   constexpr std::string_view kScores[] = {"sigmoid", "softmax"};
   if (const auto method = keys.choice("topk_method", kMethods)) m.selection_bias = *method == "noaux_tc";
   if (const auto scores = keys.choice("scoring_func", kScores)) m.sigmoid_gate = *scores == "sigmoid";
   const int64_t groups = keys.optional_integer("n_group", or_none).value_or(1);
   const int64_t chosen = keys.optional_integer("topk_group", or_none).value_or(groups);
-  if (groups > 1 && chosen > 0 && chosen < groups) m.node_limit = chosen;
+  if (groups > 1 && chosen > 0 && chosen < groups) {
+    m.node_limit = chosen;
+    m.router_groups = groups;
+  }
 }
 
 // Reads the keys of a nested config that may be outside of its text_config too.
@@ -447,11 +486,8 @@ constexpr KeyDefault kDeepseek3Defaults[] = {
     {"q_lora_rank", 1536}, {"kv_lora_rank", 512},  {"qk_nope_head_dim", 128},    {"qk_rope_head_dim", 64},
     {"v_head_dim", 128},   {"rope_theta", 10'000}, {"first_k_dense_replace", 3}, {"n_shared_experts", 1}};
 constexpr KeyDefault kOlmoeDefaults[] = {{"rope_theta", 10'000}};
-constexpr KeyDefault kGptOssDefaults[] = {{"num_key_value_heads", 8},
-                                          {"head_dim", 64},
-                                          {"sliding_window", 128},
-                                          {"attention_bias", 1},
-                                          {"rope_theta", 150'000}};
+constexpr KeyDefault kGptOssDefaults[] = {{"num_key_value_heads", 8}, {"head_dim", 64},    {"sliding_window", 128},
+                                          {"attention_bias", 1},      {"swiglu_limit", 7}, {"rope_theta", 150'000}};
 constexpr KeyDefault kGlmDefaults[] = {
     {"num_key_value_heads", 8}, {"first_k_dense_replace", 1}, {"n_shared_experts", 1}, {"rope_theta", 10'000}};
 constexpr KeyDefault kMiniMaxDefaults[] = {{"num_key_value_heads", 8}, {"rope_theta", 1'000'000}};
@@ -471,7 +507,7 @@ constexpr FixedKey kMiniMaxM2Fixed[] = {{"qk_norm_type", "'per_layer'"}, {"mtp_t
 
 // Keys that are ignored for latent attention, which has its own keys for these widths.
 constexpr std::string_view kLatentIgnored[] = {"head_dim", "qk_head_dim", "num_key_value_heads"};
-constexpr std::string_view kGptOssIgnored[] = {"experts_per_token", "initial_context_length", "swiglu_limit"};
+constexpr std::string_view kGptOssIgnored[] = {"experts_per_token", "initial_context_length"};
 constexpr std::string_view kMiniMaxIgnored[] = {"rotary_dim", "postnorm", "shared_moe_mode", "block_size"};
 constexpr std::string_view kMiniMaxM2Ignored[] = {"rotary_dim", "use_mtp", "shared_moe_mode"};
 constexpr std::string_view kDbrxIgnored[] = {"attn_config.tie_word_embeddings", "ffn_config.tie_word_embeddings",
@@ -501,6 +537,7 @@ constexpr ModelFamily deepseek_v2() {
   ModelFamily family = deepseek("deepseek_v2");
   family.always_selection_bias = false;
   family.sigmoid_gate = false;
+  family.normalized = false;
   family.defaults = kDeepseekDefaults;
   return family;
 }
@@ -512,7 +549,8 @@ constexpr ModelFamily qwen(std::string_view name) {
           .step = "decoder_sparse_step",
           .dense_list = "mlp_only_layers",
           .last_of_step = true,
-          .mixers = MixerRule::use_window_key};
+          .mixers = MixerRule::use_window_key,
+          .normalized = false};
 }
 
 constexpr ModelFamily qwen2_moe() {
@@ -540,6 +578,8 @@ constexpr ModelFamily qwen3_next() {
   family.gated_attention = true;
   family.mixers = MixerRule::full_interval;
   family.linear = Mixer::gated_delta;
+  family.normalized = true;
+  family.rotary_share = 0.25;
   family.defaults = kQwen3NextDefaults;
   return family;
 }
@@ -562,13 +602,14 @@ constexpr std::array kFamilies{
     deepseek_v2(),
     deepseek("deepseek_v3"),
     deepseek("kimi_k2"),
-    ModelFamily{.name = "olmoe", .qk_norm = QkNorm::width, .defaults = kOlmoeDefaults},
+    ModelFamily{.name = "olmoe", .qk_norm = QkNorm::width, .normalized = false, .defaults = kOlmoeDefaults},
     ModelFamily{.name = "gpt_oss",
                 .experts = "num_local_experts",
                 .mixers = MixerRule::alternating,
                 .sinks = true,
                 .router_bias = true,
                 .expert_bias = true,
+                .swiglu_limit = "swiglu_limit",
                 .defaults = kGptOssDefaults,
                 .ignored = kGptOssIgnored},
     ModelFamily{.name = "glm4_moe",
@@ -583,6 +624,7 @@ constexpr std::array kFamilies{
                 .output_bias = false,
                 .always_selection_bias = true,
                 .sigmoid_gate = true,
+                .rotary_share = 0.5,
                 .defaults = kGlmDefaults},
     minimax("minimax", MixerRule::linear_odd),
     minimax("minimax_text_01", MixerRule::attn_type_list),
@@ -603,6 +645,7 @@ constexpr std::array kFamilies{
                 .experts = "num_local_experts",
                 .head_bias = "lm_head_bias",
                 .norm_bias = true,
+                .normalized = false,
                 .norm = Norm::layernorm,
                 .defaults = kPhiDefaults},
     ModelFamily{.name = "granitemoe", .experts = "num_local_experts", .defaults = kGraniteDefaults},
@@ -641,6 +684,7 @@ constexpr std::array kFamilies{
                 .mixers = MixerRule::attention_period,
                 .linear = Mixer::mamba,
                 .attention_bias = {},
+                .normalized = false,
                 .rope_theta = {},
                 .defaults = kJambaDefaults,
                 .ignored = kJambaIgnored},

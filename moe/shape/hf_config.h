@@ -68,6 +68,9 @@ struct ModelFamily {
   bool output_bias = true;  // attention_bias also applies to the output projection
   bool gated_attention = false, sinks = false, always_selection_bias = false, router_bias = false, expert_bias = false,
        norm_bias = false, sigmoid_gate = false;
+  bool normalized = true;   // weights of a token's experts are divided by their sum; norm_topk_prob may say otherwise
+  double rotary_share = 1;  // part of a head with rotary positions, unless partial_rotary_factor or rotary_dim says it
+  std::string_view swiglu_limit = {};
   Norm norm = Norm::by_ffn;
   std::string_view rope_theta = "rope_theta";  // empty: no rotary positions
   std::span<const KeyDefault> defaults = {};

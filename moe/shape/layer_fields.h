@@ -219,6 +219,13 @@ inline constexpr std::tuple kLayerFields{
                         .limits = kWidthLimits,
                         .optional = true,
                         .mark = "node_limit",
+                        .planned_only = true},
+    LayerField<int64_t>{.key = "router_groups",
+                        .member = &LayerShape::router_groups,
+                        .help = "groups of experts that the router has, which node-limit counts; default: one a node",
+                        .limits = kWidthLimits,
+                        .optional = true,
+                        .mark = "router_groups",
                         .planned_only = true}};
 
 /// Calls visit(field) for each row, in order.

@@ -85,6 +85,34 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
   return nullptr;
 }
 
+constexpr std::array kModelKeys{
+    "schema",       "name",       "source",         "layers", "moe_every", "first_dense", "dense_layers",
+    "dense_hidden", "vocabulary", "tied_embedding", "layer",  "parallel",  "on"};
+
+// Returns the keys of a model's file.
+std::vector<std::string_view> model_keys() {
+  std::vector<std::string_view> keys(kModelKeys.begin(), kModelKeys.end());
+  for_each_model_trait([&](const auto& trait) { keys.push_back(trait.key); });
+  return keys;
+}
+
+ModelTraits traits_from(const TableReader& root) {
+  ModelTraits traits;
+  for_each_model_trait([&](const auto& trait) {
+    using Value = std::remove_cvref_t<decltype(traits.*trait.member)>;
+    if (!root.has(trait.key)) return;
+    if constexpr (std::same_as<Value, bool>)
+      traits.*trait.member = root.boolean(trait.key);
+    else if constexpr (std::same_as<Value, int64_t>)
+      traits.*trait.member = root.integer(trait.key, trait.limits);
+    else if constexpr (std::same_as<Value, double>)
+      traits.*trait.member = root.real(trait.key, trait.limits);
+    else
+      traits.*trait.member = root.text(trait.key);
+  });
+  return traits;
+}
+
 // Returns the sizes of groups that a model sets, as TOML.
 std::string parallel_toml(const ParallelShape& p) {
   std::string text;
@@ -100,8 +128,7 @@ std::string parallel_toml(const ParallelShape& p) {
 
 Model read_model(const std::string& path) {
   const ConfigFile file = read_toml(path);
-  const TableReader root(file, {"schema", "name", "source", "layers", "moe_every", "first_dense", "dense_layers",
-                                "dense_hidden", "vocabulary", "tied_embedding", "qk_norm", "layer", "parallel", "on"});
+  const TableReader root(file, model_keys());
   root.integer("schema", {.least = 1, .most = 1});
   Model out;
   out.file = path;
@@ -111,7 +138,7 @@ Model read_model(const std::string& path) {
   out.dense = dense_from(root, out.layers);
   out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
-  if (root.has("qk_norm")) out.qk_norm = root.boolean("qk_norm");
+  out.traits = traits_from(root);
   const TableReader layer = root.table("layer", kLayerKeys);
   require_shape(layer);
   read_layer_keys(layer, out.layer);
@@ -146,7 +173,14 @@ std::string model_toml(const Model& m) {
   if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
   if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
   add("tied_embedding", m.tied_embedding);
-  if (m.qk_norm) add("qk_norm", true);
+  for_each_model_trait([&](const auto& trait) {
+    const auto& value = m.traits.*trait.member;
+    if (value == ModelTraits{}.*trait.member) return;
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::string>)
+      add(trait.key, quoted(value));
+    else
+      add(trait.key, value);
+  });
   const LayerShape& l = m.layer;
   text += "\n[layer]\n";
   const LayerShape usual;

@@ -9,7 +9,7 @@
 //   dense_hidden = 18432       hidden size of a dense layer's feed-forward, if any of these three keys is set
 //   vocabulary = 32000         optional: without it, the memory of embedding and output projection is not counted
 //   tied_embedding = false     optional: the output projection uses the weights of the embedding
-//   qk_norm = true             optional: the published model norms queries and keys; exports say so, plans ignore it
+//   qk_norm = true             optional, as all keys of ModelTraits: exports say them, plans leave them out
 //   [layer]                    the keys of a layer file (moe/shape/layer_file.h), batch to hook
 //   [parallel]                 optional: dp, mp, ep, esp, pp
 //   [[on]]                     optional: values for some clusters, which are named as their profiles
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "moe/shape/dense_layers.h"
+#include "moe/shape/model_traits.h"
 
 namespace moe {
 
@@ -38,7 +39,8 @@ struct Model {
   int layers = 1;
   DenseRule dense;
   int64_t vocabulary = 0;  // 0: unknown
-  bool tied_embedding = false, qk_norm = false;
+  bool tied_embedding = false;
+  ModelTraits traits;
   std::vector<ModelOverride> overrides;  // at most one for each cluster
 };
 

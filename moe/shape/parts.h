@@ -30,11 +30,12 @@ struct GatePart {
   constexpr bool fills_evenly() const { return choices != Choices::top_k; }
 };
 
-inline constexpr std::array<GatePart, 6> kGateParts{
+inline constexpr std::array<GatePart, 7> kGateParts{
     {{.name = "gshard",
       .summary = "noisy top-k: softmax over the k kept logits (GShard)",
       .logits = LogitsBy::noisy_product},
      {"switch", "top-k of a softmax over all logits (Switch Transformer)"},
+     {"topk", "top-k: softmax over the k kept logits, without noise (Mixtral)"},
      {"sigmoid", "top-k, each weighed by its logit's sigmoid (BASE, StableMoE)"},
      {.name = "xmoe",
       .summary = "top-k of cosines in a low rank, with a learned temperature (X-MoE)",

@@ -1,7 +1,7 @@
 #include "moe/shape/published_model.h"
 
 #include <algorithm>
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "moe/base/enum_array.h"
 
@@ -127,6 +127,38 @@ std::string in_layers(int count, int layers) {
 // Returns whether all layers have the window, which is the only case that plans support.
 bool is_windowed(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) == m.layers(); }
 
+// Returns whether windows slide and all other layers have attention over all tokens.
+bool has_some_windows(const PublishedModel& m) {
+  const int windowed = m.count_of(Mixer::windowed);
+  return windowed > 0 && !m.chunked && !is_windowed(m) && windowed + m.count_of(Mixer::attention) == m.layers();
+}
+
+ModelTraits traits_of(const PublishedModel& m) {
+  ModelTraits traits{.qk_norm = m.qk_norm != QkNorm::none,
+                     .qkv_bias = m.qkv_bias,
+                     .output_bias = m.output_bias,
+                     .expert_bias = m.expert_bias,
+                     .attention_gate = m.gated_attention,
+                     .attention_sinks = m.sinks,
+                     .shared_expert_gate = m.shared_gate && m.shared_hidden > 0,
+                     .selection_bias = m.selection_bias,
+                     .unnormalized_scores = m.sigmoid_gate && m.top_k > 1 && !m.normalized,
+                     .routed_scale = m.routed_scale,
+                     .balance_loss = m.balance_loss,
+                     .balance_by_sample = m.balance_loss > 0 && m.balance_by_sample,
+                     .rotary_share = m.rotary_share,
+                     .swiglu_limit = m.swiglu_limit,
+                     .mtp_modules = m.mtp_modules,
+                     .rope_scaling = m.rope_scaling};
+  if (has_some_windows(m)) {
+    traits.some_window = m.window;
+    for (const Mixer mixer : m.mixers) traits.windowed_layers += mixer == Mixer::windowed ? '1' : '0';
+  } else {
+    traits.other_mixers = fmt::format("{}", fmt::join(replaced_mixers(m), "; "));
+  }
+  return traits;
+}
+
 // Returns the rule of the dense layers for a model file, with the shortest keys that describe them.
 DenseRule dense_rule(const PublishedModel& m) {
   DenseRule rule;
@@ -225,7 +257,7 @@ Model planned_model(const PublishedModel& m) {
   out.dense = dense_rule(m);
   out.vocabulary = m.vocabulary;
   out.tied_embedding = m.tied_embedding;
-  out.qk_norm = m.qk_norm != QkNorm::none;
+  out.traits = traits_of(m);
   LayerShape& l = out.layer;
   l.batch = 1;
   l.seq = m.seq;
@@ -248,11 +280,12 @@ Model planned_model(const PublishedModel& m) {
   l.experts = m.experts;
   l.top_k = m.top_k;
   l.node_limit = m.node_limit;
+  l.router_groups = m.router_groups;
   l.capacity_factor = std::nullopt;
   l.ffn = Ffn::mixtral;
   l.norm = m.norm;
   l.dtype = m.dtype;
-  if (m.sigmoid_gate) l.gate = "sigmoid";
+  l.gate = m.sigmoid_gate ? "sigmoid" : m.normalized ? "topk" : "switch";
   return out;
 }
 
@@ -272,7 +305,7 @@ PublishedModel published_model(const Model& model) {
   out.head_dim = head_width(l);
   if (is_latent(l))
     out.latent = LatentAttention{l.q_lora_rank, l.kv_lora_rank, l.qk_nope_head_dim, l.qk_rope_head_dim, l.v_head_dim};
-  out.qk_norm = model.qk_norm ? QkNorm::head : QkNorm::none;
+  out.qk_norm = model.traits.qk_norm ? QkNorm::head : QkNorm::none;
   out.qkv_bias = l.bias;
   out.output_bias = l.bias;
   out.expert_bias = l.bias;
@@ -284,6 +317,7 @@ PublishedModel published_model(const Model& model) {
   out.shared_hidden = l.shared_hidden;
   out.dense_hidden = model.dense.hidden;
   out.node_limit = l.node_limit;
+  out.router_groups = l.router_groups;
   out.gemms = gemms_of(l.ffn);
   out.tied_embedding = model.tied_embedding;
   out.rope_theta = l.rope_theta;

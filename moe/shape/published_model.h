@@ -49,15 +49,23 @@ struct PublishedModel {
   int64_t shared_hidden = 0, dense_hidden = 0;       // 0: no such layer part
   bool shared_gate = false;                          // a sigmoid gate weights the shared expert
   bool router_bias = false, selection_bias = false;  // added to the logits; added only to choose experts
+  bool normalized = true;                            // the weights of a token's experts are divided by their sum
+  double routed_scale = 1;                           // factor of these weights
+  double balance_loss = 0;                           // coefficient of the load-balancing loss; 0: the file says none
+  bool balance_by_sample = false;                    // that loss is of each sample
   bool expert_bias = false, norm_bias = false, head_bias = false;
   bool sigmoid_gate = false;
-  int64_t node_limit = 0;
-  int gemms = 3;  // GEMMs of an expert
+  int64_t node_limit = 0, router_groups = 0;  // as in LayerShape
+  double swiglu_limit = 0;                    // clamps the activation of gpt-oss; 0: it has none
+  int gemms = 3;                              // GEMMs of an expert
   Norm norm = Norm::by_ffn;
   bool tied_embedding = false;
   int mtp_modules = 0;  // modules that predict further tokens, each with an MoE layer
   double rope_theta = 0;
-  int64_t seq = 0;  // tokens of a sample, which plans and FLOPs assume
+  double rotary_share = 1;   // part of a head that has rotary positions
+  std::string rope_scaling;  // "yarn, factor 40"; empty: none
+  bool chunked = false;      // a window is a chunk: tokens see those of their own chunk alone (Llama 4)
+  int64_t seq = 0;           // tokens of a sample, which plans and FLOPs assume
   DType dtype = DType::bfloat16;
   std::vector<std::string> other_parts;   // parts of the file that this model does not cover: "vision_config"
   std::vector<std::string> ignored_keys;  // keys of the file that change neither shape nor cost

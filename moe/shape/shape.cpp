@@ -263,9 +263,14 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   check_blocks(layer, parallel);
   const int nodes = expert_nodes(parallel);
   require<BadInput>(layer.node_limit >= 0, "node-limit: found {}, expected a whole number >= 0", layer.node_limit);
-  require<BadInput>(layer.node_limit == 0 || layer.node_limit * (layer.experts / nodes) >= layer.top_k,
-                    "node-limit: found {} of {} nodes with {} experts each, expected as many as hold top-k = {}",
-                    layer.node_limit, nodes, layer.experts / nodes, layer.top_k);
+  const int64_t groups = layer.router_groups > 0 ? layer.router_groups : nodes;
+  require<BadInput>(layer.router_groups == 0 || layer.node_limit > 0,
+                    "router-groups: found {} without node-limit, expected both", layer.router_groups);
+  if (layer.router_groups > 0) require_divides(groups, layer.experts, "router-groups", "experts");
+  require<BadInput>(layer.node_limit == 0 || layer.node_limit * (layer.experts / groups) >= layer.top_k,
+                    "node-limit: found {} of {} {} with {} experts each, expected as many as hold top-k = {}",
+                    layer.node_limit, groups, layer.router_groups > 0 ? "groups" : "nodes", layer.experts / groups,
+                    layer.top_k);
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};

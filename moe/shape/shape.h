@@ -70,6 +70,7 @@ struct LayerShape {
   int64_t experts = 0;                          // E; 0: one per node
   int64_t top_k = 2;                            // k
   int64_t node_limit = 0;                       // M, most nodes that a token's k experts may lie on; 0: no limit
+  int64_t router_groups = 0;                    // groups of experts that the limit counts; 0: those of a node each
   std::optional<double> capacity_factor = 1.2;  // f; empty: dropless
   Ffn ffn = Ffn::gpt;
   Norm norm = Norm::by_ffn;

@@ -117,9 +117,15 @@ double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t 
   return static_cast<double>(allowed) * (1 - missed);
 }
 
+int64_t places_allowed(const LayerShape& l, int64_t places) {
+  if (l.node_limit == 0) return places;
+  const int64_t places_of_a_group = l.router_groups == 0 ? 1 : (places + l.router_groups - 1) / l.router_groups;
+  return std::min(places, l.node_limit * places_of_a_group);
+}
+
 double nodes_reached(const LayerCase& c) {
-  const int64_t nodes = expert_nodes(c.parallel), limit = c.layer.node_limit;
-  return places_reached(c.layer.experts, nodes, limit > 0 ? std::min(limit, nodes) : nodes, c.layer.top_k);
+  const int64_t nodes = expert_nodes(c.parallel);
+  return places_reached(c.layer.experts, nodes, places_allowed(c.layer, nodes), c.layer.top_k);
 }
 
 MoeVolumes moe_volumes(const LayerCase& c, double rows) {

@@ -42,9 +42,13 @@ bool pads_to_largest_load(const LayerCase& c);
 /// evenly over `places`, e = experts / places each, and the token chooses any k experts of `allowed` places: allowed (1
 /// - C((allowed - 1) e, k) / C(allowed e, k)). It is the number of copies of a row that is sent once per place.
 double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t top_k);
+/// Returns the most of `places` that a token's experts may lie on. They are of node_limit groups of the router's, each
+/// of which lies on one place, or on several whole ones if there are fewer groups than places.
+int64_t places_allowed(const LayerShape& layer, int64_t places);
 /// Returns the mean number of nodes of an EP group that a token's experts lie on (places_reached()). Node-limited
 /// routing (DeepSeek-V3, arXiv:2412.19437, section 2.1.2) first chooses M = node_limit nodes, so M limits this number,
-/// and with it the bytes of dispatchers that send a row once per node.
+/// and with it the bytes of dispatchers that send a row once per node. A router with other groups than the nodes limits
+/// it to places_allowed(), as if a token chose among all experts of these nodes.
 double nodes_reached(const LayerCase& c);
 
 /// The bytes and FLOPs of one rank for a chunk of `rows` rows of T_rank.

@@ -58,6 +58,7 @@ class Layer:
     last_stage_layers: Optional[int] = None  #: of the last pipeline stage; None: as the others have
     rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
     node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
+    router_groups: Optional[int] = None  #: groups of experts that node_limit counts; None: one a node
     capacity_factor: Optional[float] = None  #: f; None: dropless
     capacity_rounding: Optional[str] = None  #: how the rows of an expert are rounded
     ffn: Optional[str] = None  #: kind of expert

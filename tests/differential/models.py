@@ -22,7 +22,7 @@ from replay import Slowdown, makespan, replay
 from step import EMBEDDING, HEAD, Step
 
 TYPES = ("float32", "bfloat16", "float16", "float64")
-GATES = ("gshard", "switch", "sigmoid", "xmoe", "softmoe", "expert-choice")
+GATES = ("gshard", "switch", "topk", "sigmoid", "xmoe", "softmoe", "expert-choice")
 
 
 def blocks(stages, stage, micro_batches, pipeline, chunks, sample_parts):

@@ -39,7 +39,7 @@ if "--running" in sys.argv:
 OPEN = {"libraries", "environment", "software", "unsupported", "tensors", "left_out", "machine", "git", "figures"}
 # Kinds of tasks, which name shares.
 KINDS = re.findall(r'"(\w+)"', (ROOT / "moe/plan/task_kind.h").read_text())
-READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bkParallelKeys(?:, )?)"
+READERS = re.compile(r"(?:TableReader \w+\(\s*file, |\.tables?\(\s*\"\w+\",\s*|\bk(?:Parallel|Model)Keys(?:, )?)"
                      r"\{([^{}]*)\}")
 COLUMNS = re.compile(r"(?:\bTable \w+\(\s*\{|Table table_\{\{|header\{|header\.insert\(header\.end\(\), \{)(.*?)\}",
                      re.DOTALL)
@@ -111,6 +111,10 @@ class Formats(unittest.TestCase):
                 known |= set(re.findall(r'"(\w+)"', keys))
         self.assertGreater(len(known), 60)
         self.check(known, "keys of TOML files")
+        traits = set(re.findall(r'ModelTrait<[^>]*>\{"(\w+)"', (ROOT / "moe/shape/model_traits.h").read_text()))
+        self.assertGreater(len(traits), 15)
+        self.assertEqual(sorted(traits - spans(Page("docs/exchange.md"))), [], "not in docs/exchange.md")
+        known |= traits
         toml = self.page.section("Files that you write")
         cells = re.findall(r"^\| (`[^|]*`) \|", toml, re.MULTILINE)
         said = set(re.findall(r"`(\w+)`", " ".join(cells)))

@@ -54,6 +54,17 @@ PlainGate plain_probabilities(const PlainInputs& in, const at::Tensor& logits) {
   return gate;
 }
 
+// Jiang et al. (Mixtral), section 2.1, as Transformers computes it: the chosen experts' probabilities over their sum,
+// here by their logarithms, so that the gradient of a single choice is exactly 0.
+PlainGate plain_normalized(const PlainInputs& in) {
+  const at::Tensor logits = in.logits();
+  PlainGate gate;
+  take_rows(in, logits, gate);
+  const at::Tensor chosen = at::log_softmax(logits, 1).gather(1, gate.expert);
+  gate.weight = at::exp(chosen - at::logsumexp(chosen, 1, true));
+  return gate;
+}
+
 // Lewis et al. (BASE), section 3: the expert's output times sigmoid(x w_e).
 PlainGate plain_sigmoid(const PlainInputs& in) {
   const at::Tensor logits = in.logits();
@@ -99,6 +110,7 @@ PlainGate plain_gate(const LayerCase& shape, const at::Tensor& hidden, const Gra
   const std::string_view name = shape.layer.gate;
   if (name == "gshard") return plain_gshard(in, noise);
   if (name == "switch") return plain_probabilities(in, in.logits());
+  if (name == "topk") return plain_normalized(in);
   if (name == "sigmoid") return plain_sigmoid(in);
   if (name == "xmoe") return plain_xmoe(in);
   if (name == "softmoe") return plain_softmoe(in);

@@ -117,7 +117,7 @@ void expect_same_curves(const Trained& model, const std::string& name,
 }
 
 TEST(LossCurves, AreTheSameOverRanksMicroBatchesAndStages) {
-  for (const std::string gate : {"gshard", "switch", "sigmoid", "xmoe"}) expect_same_curves(gate, gate);
+  for (const std::string gate : {"gshard", "switch", "topk", "sigmoid", "xmoe"}) expect_same_curves(gate, gate);
 }
 
 TEST(LossCurves, AreTheSameWhereRanksShareSamples) {

@@ -45,6 +45,7 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"heads", layer(&LayerShape::heads, 2)},
       {"shared_hidden", layer(&LayerShape::shared_hidden, 64)},
       {"node_limit", layer(&LayerShape::node_limit, 64)},
+      {"router_groups", layer(&LayerShape::router_groups, 4)},
       {"kv_heads", layer(&LayerShape::kv_heads, 2)},
       {"head_dim", layer(&LayerShape::head_dim, 5)},
       {"window", layer(&LayerShape::window, 7)},

@@ -136,6 +136,23 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   EXPECT_EQ(said(0, 8, 8).first, "");
 }
 
+TEST(MarkedRows, RouterGroupsOtherThanNodesAreSaid) {
+  Profile profile = find_profile("testbed-b");
+  row_of(profile, Op::alltoall).sent_share = 0.5;
+  const auto said = [&](int64_t groups) {
+    LayerShape layer{.batch = 2, .seq = 256, .model_dim = 1024, .hidden = 2048, .heads = 8, .experts = 32};
+    layer.node_limit = 2;
+    layer.router_groups = groups;
+    const LayerPricer pricer(profile, complete(layer, {.nodes = 8, .ranks_per_node = 4}, Rounding::ragged));
+    degree_free_bound(find_schedule("fsmoe"), pricer);
+    return texts_of(pricer.notes());
+  };
+  EXPECT_EQ(said(0), std::set<std::string>());
+  EXPECT_EQ(said(8), std::set<std::string>());
+  EXPECT_EQ(said(4), std::set<std::string>{"node limit: alltoall inter 8 is priced as if any experts on 4 of 8 nodes "
+                                           "were chosen, not those of 2 of 4 groups"});
+}
+
 // Tokens of k of E experts on 8 nodes reach 8 (1 - C(E - E / 8, k) / C(E, k)) of them.
 TEST(MarkedRows, AnAlltoAllThatSendsARowOnceANodeIsPricedByNodesReached) {
   Profile profile = find_profile("testbed-b");

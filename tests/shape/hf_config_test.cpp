@@ -89,13 +89,35 @@ TEST(HfConfig, PlansHaveTheShapeAndSayWhatTheyLeaveOut) {
   EXPECT_EQ(left_out_of_plans(jamba).front(), "Mamba in 28 of 32 layers: planned as attention over all tokens");
 }
 
+// By the models' own code: whether weights are divided by their sum, and the groups of experts.
+TEST(HfConfig, GatesAreTheModelsOwn) {
+  const Scratch scratch;
+  for (const auto& [name, gate, groups, limit] : {std::tuple{"Mixtral-8x7B", "topk", 0, 0},
+                                                  {"Qwen1.5-MoE-A2.7B", "switch", 0, 0},
+                                                  {"Qwen3-30B-A3B", "topk", 0, 0},
+                                                  {"OLMoE-1B-7B", "switch", 0, 0},
+                                                  {"gpt-oss-20b", "topk", 0, 0},
+                                                  {"DeepSeek-V2", "switch", 8, 3},
+                                                  {"DeepSeek-V3", "sigmoid", 8, 4},
+                                                  {"Kimi-K2", "sigmoid", 0, 0},
+                                                  {"GLM-4.5", "sigmoid", 0, 0},
+                                                  {"granite-3.0-1b-a400m", "topk", 0, 0},
+                                                  {"Jamba-v0.1", "switch", 0, 0}}) {
+    const LayerShape layer = planned_model(read(scratch, published_config(name))).layer;
+    EXPECT_EQ(std::tuple(layer.gate, layer.router_groups, layer.node_limit), std::tuple(gate, groups, limit)) << name;
+  }
+  Json config = Json::parse(published_config("Qwen3-30B-A3B"));
+  config["norm_topk_prob"] = false;
+  EXPECT_EQ(planned_model(read_hf_config(scratch.write("config.json", config.dump()))).layer.gate, "switch");
+}
+
 TEST(HfConfig, TomlReadsAsTheSameModel) {
   const Scratch scratch;
   for (const PublishedConfig& row : kPublishedConfigs) {
     const Model planned = planned_model(read(scratch, row.config));
     const Model again = read_model(scratch.write("m.toml", model_toml(planned)));
-    EXPECT_EQ(std::tie(again.layers, again.dense, again.vocabulary, again.tied_embedding, again.qk_norm, again.source),
-              std::tie(planned.layers, planned.dense, planned.vocabulary, planned.tied_embedding, planned.qk_norm,
+    EXPECT_EQ(std::tie(again.layers, again.dense, again.vocabulary, again.tied_embedding, again.traits, again.source),
+              std::tie(planned.layers, planned.dense, planned.vocabulary, planned.tied_embedding, planned.traits,
                        planned.source))
         << row.name;
     EXPECT_EQ(again.layer, planned.layer) << row.name;
@@ -144,8 +166,7 @@ TEST(HfConfig, WhatIsNotUnderstoodIsNamed) {
   for (const auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
            {"use_something", false}, {"another", nullptr}, {"_name_or_path", "x"}, {"rope_scaling", {{"factor", 4}}}})
     config[key] = value;
-  EXPECT_EQ(read_hf_config(scratch.write("config.json", config.dump())).ignored_keys.size(), 4u + 1)
-      << "and norm_topk_prob";
+  EXPECT_EQ(read_hf_config(scratch.write("config.json", config.dump())).ignored_keys.size(), 4u);
 }
 
 Json random_value(std::mt19937& random) {

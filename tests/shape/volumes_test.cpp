@@ -275,6 +275,24 @@ TEST(Volumes, TokensReachAsManyNodesAsRandomRoutingsDo) {
   }
 }
 
+// Of 256 experts in groups, k = 8: a group is on several nodes if there are more nodes than groups.
+TEST(Volumes, RouterGroupsLimitTheNodesThatTheyLieOn) {
+  for (const auto& [groups, limit, nodes, allowed] : {std::array{8, 4, 32, 16},
+                                                      {8, 4, 8, 4},
+                                                      {8, 1, 16, 2},
+                                                      {8, 4, 2, 2},
+                                                      {8, 1, 4, 1},
+                                                      {0, 4, 32, 4},
+                                                      {8, 0, 32, 32}}) {
+    const LayerShape layer{
+        .seq = 64, .experts = 256, .top_k = 8, .node_limit = limit, .router_groups = limit > 0 ? groups : 0};
+    EXPECT_EQ(places_allowed(layer, nodes), allowed) << groups << " groups on " << nodes << " nodes";
+    const LayerCase c =
+        complete(layer, {.nodes = nodes, .ranks_per_node = 1, .mp = 1, .ep = nodes, .esp = 1}, Rounding::ragged);
+    EXPECT_DOUBLE_EQ(nodes_reached(c), places_reached(256, nodes, allowed, 8));
+  }
+}
+
 // Copies of a row are one a chosen expert, whatever nodes these lie on.
 TEST(Volumes, ALimitOfNodesChangesNoVolume) {
   LayerShape layer{.seq = 64, .experts = 16, .top_k = 4};
@@ -288,6 +306,19 @@ TEST(Volumes, NodesThatHoldTooFewExpertsAreRefused) {
   const LayerShape layer{.seq = 64, .experts = 8, .top_k = 4, .node_limit = 1};
   EXPECT_EQ(error_of<BadInput>([&] { complete(layer, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),
             "node-limit: found 1 of 4 nodes with 2 experts each, expected as many as hold top-k = 4");
+  LayerShape grouped = layer;
+  grouped.router_groups = 4;
+  grouped.experts = 12;
+  EXPECT_EQ(error_of<BadInput>([&] { complete(grouped, {.nodes = 1, .ranks_per_node = 2}, Rounding::ragged); }),
+            "node-limit: found 1 of 4 groups with 3 experts each, expected as many as hold top-k = 4");
+  grouped.router_groups = 5;
+  EXPECT_NE(error_of<BadInput>([&] {
+              complete(grouped, {.nodes = 1, .ranks_per_node = 2}, Rounding::ragged);
+            }).find("router-groups"),
+            std::string::npos);
+  grouped.node_limit = 0;
+  EXPECT_EQ(error_of<BadInput>([&] { complete(grouped, {.nodes = 1, .ranks_per_node = 2}, Rounding::ragged); }),
+            "router-groups: found 5 without node-limit, expected both");
   LayerShape negative = layer;
   negative.node_limit = -1;
   EXPECT_EQ(error_of<BadInput>([&] { complete(negative, {.nodes = 4, .ranks_per_node = 2}, Rounding::ragged); }),

@@ -82,15 +82,18 @@ TEST_P(TopKGate, RoutesNotANumberSomewhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Linear, TopKGate, testing::Values("gshard", "switch", "sigmoid"),
+INSTANTIATE_TEST_SUITE_P(Linear, TopKGate, testing::Values("gshard", "switch", "topk", "sigmoid"),
                          [](const auto& row) { return std::string(row.param); });
 
 TEST(Gates, WeighAsTheirOriginalsDo) {
   const double e = std::exp(1.0);
-  PlainGate gshard(rank_of("gshard", 4, 2, 2)), all(rank_of("switch", 4, 2, 2)), sigmoid(rank_of("sigmoid", 4, 2, 2));
-  for (PlainGate* g : {&gshard, &all, &sigmoid}) g->forward({3, 2, 2, 2, 1, 1, 1, 0});
-  EXPECT_NEAR(gshard.weight()[0], e / (e + 1), 1e-15) << "of the two kept";
-  EXPECT_NEAR(gshard.weight()[3], 0.5, 1e-15);
+  PlainGate gshard(rank_of("gshard", 4, 2, 2)), all(rank_of("switch", 4, 2, 2)), sigmoid(rank_of("sigmoid", 4, 2, 2)),
+      topk(rank_of("topk", 4, 2, 2));
+  for (PlainGate* g : {&gshard, &all, &sigmoid, &topk}) g->forward({3, 2, 2, 2, 1, 1, 1, 0});
+  for (PlainGate* g : {&gshard, &topk}) {
+    EXPECT_NEAR(g->weight()[0], e / (e + 1), 1e-15) << "of the two kept";
+    EXPECT_NEAR(g->weight()[3], 0.5, 1e-15);
+  }
   EXPECT_NEAR(all.weight()[0], e / (e + 3), 1e-15) << "of all four";
   EXPECT_NEAR(all.weight()[3], e / (3 * e + 1), 1e-15);
   EXPECT_NEAR(sigmoid.weight()[0], 1 / (1 + std::exp(-3.0)), 1e-15) << "each by itself";
@@ -173,7 +176,7 @@ TEST(Gates, AreFoundByName) {
     FAIL();
   } catch (const BadInput& e) {
     EXPECT_EQ(std::string(e.what()),
-              "gate: unknown 'gshart', expected one of: gshard, switch, sigmoid, xmoe, softmoe, expert-choice; "
+              "gate: unknown 'gshart', expected one of: gshard, switch, topk, sigmoid, xmoe, softmoe, expert-choice; "
               "did you mean 'gshard'?");
   }
 }

@@ -9,13 +9,14 @@
 #include "moe/layer/gates/sigmoid.h"
 #include "moe/layer/gates/softmoe.h"
 #include "moe/layer/gates/switch.h"
+#include "moe/layer/gates/topk.h"
 #include "moe/layer/gates/xmoe.h"
 #include "moe/shape/volumes.h"
 
 namespace moe {
 namespace {
 
-constexpr std::array<GateRow, 6> kGates{
+constexpr std::array<GateRow, 7> kGates{
     {{.name = "gshard",
       .make = make_gshard_gate,
       .losses = Losses::balance_and_z,
@@ -26,6 +27,11 @@ constexpr std::array<GateRow, 6> kGates{
       .losses = Losses::balance_and_z,
       .reference = &kSwitchReference,
       .scoring = Scoring::all},
+     {.name = "topk",
+      .make = make_topk_gate,
+      .losses = Losses::balance_and_z,
+      .reference = &kTopKReference,
+      .scoring = Scoring::chosen},
      {.name = "sigmoid", .make = make_sigmoid_gate, .reference = &kSigmoidReference, .scoring = Scoring::sigmoid},
      {.name = "xmoe",
       .make = make_xmoe_gate,

@@ -154,4 +154,37 @@ void choose_top_k(const T* logits, int64_t stride, Routing& r) {
 template void choose_top_k(const float*, int64_t, Routing&);
 template void choose_top_k(const double*, int64_t, Routing&);
 
+template <class T>
+void weigh_chosen(const T* logits, int64_t stride, Routing& routing) {
+  const int64_t k = routing.choices;
+  const int32_t* expert = routing.expert.data();
+  T* weight = routing.weight.as<T>();
+  for (int64_t t = 0; t < routing.tokens; ++t, logits += stride, expert += k, weight += k) {
+    for (int64_t c = 0; c < k; ++c) weight[c] = logits[expert[c]];
+    const T most = *std::max_element(weight, weight + k);
+    T sum = 0;
+    for (int64_t c = 0; c < k; ++c) sum += weight[c] = std::exp(weight[c] - most);
+    for (int64_t c = 0; c < k; ++c) weight[c] /= sum;
+  }
+}
+
+template <class T>
+void weigh_chosen_backward(const Routing& routing, const T* dw, T* d, int64_t stride) {
+  const int64_t k = routing.choices;
+  const T* weight = routing.weight.as<T>();
+  const int32_t* expert = routing.expert.data();
+  for (int64_t t = 0; t < routing.tokens; ++t, d += stride) {
+    std::fill_n(d, routing.experts, T(0));
+    T mean = 0;
+    for (int64_t c = 0; c < k; ++c) mean += weight[c] * dw[c];
+    for (int64_t c = 0; c < k; ++c) d[expert[c]] = weight[c] * (dw[c] - mean);
+    weight += k, dw += k, expert += k;
+  }
+}
+
+template void weigh_chosen(const float*, int64_t, Routing&);
+template void weigh_chosen(const double*, int64_t, Routing&);
+template void weigh_chosen_backward(const Routing&, const float*, float*, int64_t);
+template void weigh_chosen_backward(const Routing&, const double*, double*, int64_t);
+
 }  // namespace moe

@@ -40,6 +40,13 @@ class GateProjection {
 template <class T>
 void choose_top_k(const T* logits, int64_t stride, Routing& routing);
 
+/// Sets each pair's weight to the softmax over its token's chosen logits, whose rows are `stride` apart.
+template <class T>
+void weigh_chosen(const T* logits, int64_t stride, Routing& routing);
+/// Overwrites the logits' gradients, rows `stride` apart, by those of weigh_chosen(): 0 except for the chosen experts.
+template <class T>
+void weigh_chosen_backward(const Routing& routing, const T* d_weight, T* d_logits, int64_t stride);
+
 /// The gates' auxiliary losses, their statistics and their gradient:
 ///
 ///   balance   aux_loss E sum_e f_e P_e     f_e: share of the tokens whose first choice is e, a constant of the

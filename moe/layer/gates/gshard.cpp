@@ -46,7 +46,7 @@ class GShardGate final : public Gate {
       for (int64_t e = 0; e < experts_; ++e) logits[e] += noise[e] * softplus(logits[experts_ + e]);
     logits = products_.products().as<T>();
     choose_top_k(logits, 2 * experts_, routing);
-    weigh(logits, routing);
+    weigh_chosen(logits, 2 * experts_, routing);
     if (!scores_.losses()) return;
     scores_.forward(logits, 2 * experts_);
     scores_.count(routing);
@@ -54,7 +54,7 @@ class GShardGate final : public Gate {
 
   void backward(const GateBackward& pass) override {
     T* d = products_.d_products().as<T>();
-    logits_backward(pass.routing, pass.d_weight.as<T>(), d);
+    weigh_chosen_backward(pass.routing, pass.d_weight.as<T>(), d, 2 * experts_);
     scores_.add_losses(pass.share, d, 2 * experts_);
     const T *spread = products_.products().as<T>() + experts_, *noise = noise_.as<T>();
     for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_, spread += 2 * experts_, noise += experts_)
@@ -74,34 +74,6 @@ class GShardGate final : public Gate {
     for (const ShardRange& run : gated_) {
       fill_gate_noise(noise_.view().part(at * experts_, {run.count, experts_}), run, shape_, seed_);
       at += run.count;
-    }
-  }
-
-  // Computes the softmax of the chosen logits.
-  void weigh(const T* logits, Routing& routing) const {
-    const int64_t k = routing.choices;
-    const int32_t* expert = routing.expert.data();
-    T* weight = routing.weight.as<T>();
-    for (int64_t t = 0; t < tokens_; ++t, logits += 2 * experts_, expert += k, weight += k) {
-      for (int64_t c = 0; c < k; ++c) weight[c] = logits[expert[c]];
-      const T most = *std::max_element(weight, weight + k);
-      T sum = 0;
-      for (int64_t c = 0; c < k; ++c) sum += weight[c] = std::exp(weight[c] - most);
-      for (int64_t c = 0; c < k; ++c) weight[c] /= sum;
-    }
-  }
-
-  // Computes weigh's transpose, which is 0 except for the chosen experts.
-  void logits_backward(const Routing& routing, const T* dw, T* d) const {
-    const int64_t k = routing.choices;
-    const T* weight = routing.weight.as<T>();
-    const int32_t* expert = routing.expert.data();
-    for (int64_t t = 0; t < tokens_; ++t, d += 2 * experts_) {
-      std::fill_n(d, experts_, T(0));
-      T mean = 0;
-      for (int64_t c = 0; c < k; ++c) mean += weight[c] * dw[c];
-      for (int64_t c = 0; c < k; ++c) d[expert[c]] = weight[c] * (dw[c] - mean);
-      weight += k, dw += k, expert += k;
     }
   }
 

@@ -35,7 +35,9 @@ Effects simulate() {
   add(e, changes, base + " --cluster ./more.toml --layers 3", "--offload experts");
   add(e, changes, base + " --cluster h100-8", "--framework torchtitan");
   add(e, refused, base + " --model-dim 1600 --heads 25", "--framework megatron");
-  add(e, changes, base, "--node-limit 4");
+  add(e, changes, base, "--node-limit 4; --router-groups 4 --node-limit 2");
+  add(e, changes, base + " --node-limit 2", "--router-groups 4");
+  add(e, refused, base, "--router-groups 4; --router-groups 3 --node-limit 2; --router-groups 4 --node-limit 4");
   add(e, refused, base, "--pp 2; --zero 2; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");
   add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
@@ -161,8 +163,8 @@ Effects tune() {
   add(e, parsed, "", "--zero 1; --recompute selective; --offload experts");
   add(e, refused, one, "--offload experts; --offload foo");
   add(e, changes, one + " --cluster ./more.toml", "--offload experts");
-  add(e, changes, one, "--node-limit 4");
-  add(e, refused, "", "--node-limit 4; --nodes 4");
+  add(e, changes, one, "--node-limit 4; --router-groups 4 --node-limit 2");
+  add(e, refused, "", "--node-limit 4; --router-groups 4; --nodes 4");
   add(e, changes, one + " --current tutel", "--measured 2");
   add(e, refused, one, "--measured 2");
   add(e, refused, one, "--pp 3");

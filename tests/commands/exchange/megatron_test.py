@@ -4,6 +4,7 @@ Flags of every preset model, against what Megatron-LM's parser knows and what Me
 
 Read in Megatron-LM's sources, releases core_v0.15.0 to core_v0.19.0: megatron/training/arguments.py,
 megatron/core/transformer/transformer_config.py and megatron/core/tensor_parallel/mappings.py."""
+import json
 import shlex
 
 from program import ROOT, ProgramTest, main, measured, records
@@ -29,7 +30,11 @@ FLAGS = {
     "--num-virtual-stages-per-pipeline-rank": INTEGER, "--moe-grouped-gemm": SWITCH,
     "--decoder-first-pipeline-num-layers": INTEGER, "--decoder-last-pipeline-num-layers": INTEGER,
     "--use-distributed-optimizer": SWITCH, "--recompute-granularity": TEXT,
-    "--overlap-moe-expert-parallel-comm": SWITCH, "--delay-wgrad-compute": SWITCH}
+    "--overlap-moe-expert-parallel-comm": SWITCH, "--delay-wgrad-compute": SWITCH, "--window-size": TEXT,
+    "--window-attn-skip-freq": TEXT, "--softmax-type": TEXT, "--attention-output-gate": SWITCH,
+    "--rotary-percent": REAL, "--add-qkv-bias": SWITCH, "--quick-geglu": SWITCH, "--glu-linear-offset": REAL,
+    "--activation-func-clamp-value": REAL, "--mtp-num-layers": INTEGER, "--moe-shared-expert-gate": SWITCH,
+    "--moe-router-topk-scaling-factor": REAL, "--moe-router-enable-expert-bias": SWITCH}
 
 ENDS = ("--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers")
 
@@ -90,6 +95,68 @@ CARDS = {
 # Of the published configs: ranks of queries and of keys and values; widths of a head, without and with positions, and
 # of values; base of rotary positions.
 LATENT = {"deepseek-v3": (1536, 512, 128, 64, 128, 10000), "kimi-k2": (1536, 512, 128, 64, 128, 50000)}
+
+
+# Published configs, shortened, with the keys that define their routers and what plans leave out of them.
+QWEN = {"hidden_size": 2048, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 64,
+        "num_experts_per_tok": 8, "moe_intermediate_size": 768, "intermediate_size": 6144, "decoder_sparse_step": 1,
+        "num_hidden_layers": 4, "vocab_size": 151936, "rope_theta": 1000000.0, "torch_dtype": "bfloat16",
+        "tie_word_embeddings": False, "max_position_embeddings": 4096}
+DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 1024, "num_attention_heads": 16, "q_lora_rank": 256,
+            "kv_lora_rank": 128, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32, "v_head_dim": 64,
+            "intermediate_size": 2048, "moe_intermediate_size": 512, "first_k_dense_replace": 1, "n_routed_experts": 64,
+            "num_experts_per_tok": 8, "n_shared_experts": 1, "n_group": 8, "topk_group": 4, "norm_topk_prob": True,
+            "num_hidden_layers": 4, "num_nextn_predict_layers": 1, "routed_scaling_factor": 2.5,
+            "topk_method": "noaux_tc", "scoring_func": "sigmoid", "aux_loss_alpha": 0.001, "seq_aux": True,
+            "vocab_size": 129280, "rope_theta": 10000, "rope_scaling": {"type": "yarn", "factor": 40},
+            "torch_dtype": "bfloat16", "max_position_embeddings": 4096}
+GLM = {"model_type": "glm4_moe", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8,
+       "head_dim": 64, "attention_bias": True, "partial_rotary_factor": 0.5, "intermediate_size": 2048,
+       "moe_intermediate_size": 512, "first_k_dense_replace": 1, "n_routed_experts": 32, "num_experts_per_tok": 8,
+       "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True, "routed_scaling_factor": 2.5,
+       "num_hidden_layers": 4, "vocab_size": 151552, "rope_theta": 1000000, "use_qk_norm": True,
+       "torch_dtype": "bfloat16", "max_position_embeddings": 4096}
+GPT_OSS = {"model_type": "gpt_oss", "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 8,
+           "head_dim": 64, "attention_bias": True, "intermediate_size": 1024, "num_local_experts": 32,
+           "num_experts_per_tok": 4, "num_hidden_layers": 4, "router_aux_loss_coef": 0.9, "sliding_window": 128,
+           "layer_types": ["sliding_attention", "full_attention"] * 2, "swiglu_limit": 7.0, "vocab_size": 201088,
+           "torch_dtype": "bfloat16", "max_position_embeddings": 4096}
+# Flags that a config's export has, with their values; flags that it has not; words of its comments.
+DEFINED = [
+    ({**QWEN, "model_type": "qwen3_moe", "norm_topk_prob": True, "router_aux_loss_coef": 0.001},
+     {"--moe-router-load-balancing-type": "aux_loss", "--moe-aux-loss-coeff": "0.001", "--qk-layernorm": None,
+      "--disable-bias-linear": None, "--swiglu": None},
+     ["--moe-router-pre-softmax", "--moe-router-score-function", "--add-qkv-bias", "--rotary-percent"], []),
+    ({**QWEN, "model_type": "qwen2_moe", "norm_topk_prob": False, "router_aux_loss_coef": 0.001,
+      "shared_expert_intermediate_size": 1024},
+     {"--moe-router-pre-softmax": None, "--add-qkv-bias": None, "--disable-bias-linear": None,
+      "--moe-shared-expert-gate": None, "--moe-shared-expert-intermediate-size": "1024"}, ["--qk-layernorm"],
+     ["times here leave that gate out"]),
+    (DEEPSEEK,
+     {"--moe-router-num-groups": "8", "--moe-router-group-topk": "4", "--moe-router-topk-scaling-factor": "2.5",
+      "--moe-router-enable-expert-bias": None, "--moe-router-score-function": "sigmoid", "--mtp-num-layers": "1",
+      "--moe-router-load-balancing-type": "seq_aux_loss", "--moe-aux-loss-coeff": "0.001"},
+     ["--moe-router-pre-softmax"],
+     ["times and memory here leave these modules out", "rope_scaling is yarn, factor 40"]),
+    ({**DEEPSEEK, "norm_topk_prob": False, "n_group": 1, "topk_group": 1}, {"--moe-router-score-function": "sigmoid"},
+     ["--moe-router-num-groups"], ["norm_topk_prob is false"]),
+    (GLM, {"--rotary-percent": "0.5", "--add-qkv-bias": None, "--moe-router-load-balancing-type": "none",
+           "--moe-router-enable-expert-bias": None, "--moe-router-topk-scaling-factor": "2.5"},
+     ["--moe-router-num-groups", "--moe-aux-loss-coeff"], []),
+    (GPT_OSS,
+     {"--window-size": "127,0", "--window-attn-skip-freq": "2", "--softmax-type": "learnable",
+      "--quick-geglu": None, "--glu-linear-offset": "1", "--activation-func-clamp-value": "7",
+      "--moe-aux-loss-coeff": "0.9"},
+     ["--disable-bias-linear", "--add-qkv-bias", "--swiglu", "--moe-router-pre-softmax"],
+     ["attention sinks, which times here leave out"]),
+    ({**GPT_OSS, "layer_types": ["sliding_attention"] + ["full_attention"] * 3},
+     {"--window-attn-skip-freq": "([1]*1+[0]*3)"}, [], []),
+    ({**QWEN, "model_type": "qwen3_next", "full_attention_interval": 4, "norm_topk_prob": True,
+      "linear_num_key_heads": 8, "linear_num_value_heads": 16, "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+      "linear_conv_kernel_dim": 4, "shared_expert_intermediate_size": 512, "partial_rotary_factor": 0.25},
+     {"--attention-output-gate": None, "--rotary-percent": "0.25", "--moe-router-load-balancing-type": "none"}, [],
+     ["the model has gated DeltaNet in 3 of 4 layers: planned and written as attention",
+      "--moe-router-load-balancing-type is yours"])]
 
 
 class Exported:
@@ -179,6 +246,29 @@ class Megatron(ProgramTest):
         self.check(exported, "pipeline")
         self.assertEqual(exported.refusals, ["# Megatron-Core refuses 10 layers over PP 4"])
         self.check(self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01))), "whole")
+
+    def test_what_defines_a_published_model_is_a_flag_or_a_comment(self):
+        for number, (config, flags, absent, words) in enumerate(DEFINED):
+            folder = self.folder / str(number)
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(config))
+            path = str(folder / "r.jsonl")
+            # 16 nodes of 8, and 2 of them: the router's groups are the model's, not the nodes.
+            for nodes in ("16", "2"):
+                self.text("tune", "--no-verify", "--model", str(folder), "--cluster", "h100-8x8-ib-400", "--nodes",
+                          nodes, "--ep", str(min(32, int(nodes) * 8)), "--schedule", "ds-moe", "--nearest", "-o", path,
+                          "--overwrite")
+                exported = self.exported(path)
+                self.check(exported, (number, nodes))
+                for flag, value in flags.items():
+                    self.assertIn(flag, exported.flags, (number, exported.flags))
+                    self.assertEqual(exported.flags[flag], value, (number, flag))
+                for flag in absent:
+                    self.assertNotIn(flag, exported.flags, number)
+                for said in words:
+                    self.assertIn(said, exported.comments, number)
+                self.assertNotIn("learned noise", exported.comments, number)
+                self.assertNotIn("times as long", exported.comments, number)
 
     def test_virtual_stages(self):
         case = measured("ds-moe", (1, 1), 0.01, layers=16, micro_batches=8, pipeline="1f1b", virtual_stages=2, pp=4,

@@ -108,6 +108,17 @@ class Plans(ProgramTest):
                 found = self.times("--plan", "plan.json", *(["--nearest"] if "--nearest" in more else []))
                 self.assertEqual(expected, found)
 
+    def test_of_a_model_it_is_one_layer_and_says_so(self):
+        model = ["tune", "--no-verify", *LAYER, "--layers", "3", "--micro-batches", "2", "--overwrite"]
+        self.call(*model, "--schedule", "tutel", "--out", "r.jsonl")
+        said = self.said("export", "plan", "r.jsonl", "-o", "plan.json")
+        self.assertIn("one layer and one micro-batch without the step, the record of 3 layers and 2 micro-batches",
+                      said)
+        self.assertNotIn("another", said)
+        self.assertEqual(json.loads(pathlib.Path(self.path("plan.json")).read_text())["layers"], 1)
+        self.call(*model, "--schedule", "wave", "--out", "w.jsonl")
+        self.assertIn("found schedule wave, which orders whole iterations", self.refused("export", "plan", "w.jsonl"))
+
     def test_bound_searches_nothing_and_notes_nothing(self):
         """Without start-up times a search of degrees ends at the largest, and says so: a plan's notes are its own."""
         rows = [f'[[comm]]\nop = "{op}"\nnetwork = "{network}"\nranks = 2\nalpha_s = 0.0\nbeta_s_per_byte = 1e-10\n'

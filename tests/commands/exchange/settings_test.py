@@ -136,10 +136,24 @@ class Settings(ProgramTest):
 
     def test_megatron_weighs_one_expert_by_its_probability(self):
         for gate, k, expected in (("gshard", 2, False), ("gshard", 1, True), ("switch", 1, True), ("switch", 2, True),
-                                  ("sigmoid", 1, False)):
+                                  ("sigmoid", 1, False), ("topk", 2, False), ("topk", 1, True)):
             flags, comments = flags_of(self.export("megatron", measured("ds-moe", (1, 1), 0.01, gate=gate, top_k=k)))
             self.assertEqual("--moe-router-pre-softmax" in flags, expected, (gate, k))
-            self.assertEqual("gshard weighs the one expert" in " ".join(comments), (gate, k) == ("gshard", 1))
+            self.assertEqual(f"{gate} weighs the one expert" in " ".join(comments),
+                             k == 1 and gate in ("gshard", "topk"))
+
+    def test_one_plan_is_no_loss_whatever_it_was_planned_for(self):
+        plan, own = measured("ds-moe", (1, 1), 0.01), measured("ds-moe", (1, 1), 0.01, framework="megatron")
+        for case, key in ((plan, "plan/a/ds-moe"), (own, "framework/megatron/a/ds-moe")):
+            case["key"], case["prediction"], case["summary"] = key, {"total_s": 0.01}, {}
+        self.assertNotIn("times as long", self.export("megatron", plan, own))
+        own["parameters"]["batch"], own["prediction"] = 2, {"total_s": 0.02}
+        self.assertIn("2.000 times as long", self.export("megatron", plan, own))
+
+    def test_gates_of_published_models_have_no_noise(self):
+        for gate, noisy in (("gshard", True), ("topk", False), ("switch", False), ("sigmoid", False)):
+            text = self.export("megatron", measured("ds-moe", (1, 1), 0.01, gate=gate))
+            self.assertEqual("learned noise" in text, noisy, gate)
 
     def test_a_name_of_several_lines_stays_a_comment(self):
         text = self.export("megatron", measured("ds-moe", (1, 1), 0.01, layer="a\ntouch gone\r"))

@@ -28,6 +28,7 @@ LayerCase drawn(uint64_t index) {
   l.experts = static_cast<int64_t>(1 << below(6));
   l.top_k = static_cast<int64_t>(1 + below(4));
   l.node_limit = one_of(std::array{0, 2, 4});
+  if (l.node_limit > 0) l.router_groups = one_of(std::array{0, 4, 8});
   l.capacity_factor = std::array<std::optional<double>, 3>{std::nullopt, 1.2, 1.0 / 3}[below(3)];
   l.ffn = one_of(std::array{Ffn::gpt, Ffn::mixtral, Ffn::gpt_tanh});
   l.norm = one_of(std::array{Norm::by_ffn, Norm::none, Norm::layernorm, Norm::rmsnorm, Norm::post_layernorm});
