@@ -38,7 +38,7 @@ MemoryReport report_of(const MemoryOptions& o) {
   return report;
 }
 
-// Returns how much a rank needs that keeps less, where it has too little: "--zero 1 --recompute full: 64.00 GiB".
+// If the rank lacks memory, returns what it needs with other flags: "--zero 1 --recompute full: 64.00 GiB".
 std::vector<std::string> smaller(const MemoryReport& report) {
   std::vector<std::string> items;
   if (!report.capacity_bytes || !misfit(estimate_memory(report.request), *report.capacity_bytes)) return items;
@@ -74,7 +74,7 @@ void print_text(const MemoryReport& report) {
   if (p.offload != Offload::none)
     fmt::print("{} offloaded: {} of the host's memory\n", name_of(p.offload), human_bytes(estimate_memory(r).host));
   if (const std::vector<std::string> less = smaller(report); !less.empty())
-    fmt::print("keeping less: {}\n", fmt::join(less, "; "));
+    fmt::print("with less kept: {}\n", fmt::join(less, "; "));
   if (!report.capacity_bytes)
     fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
                report.cluster);

@@ -238,7 +238,7 @@ void add_recompute(CLI::App& verb, commands::Selection& s) {
 
 void add_offload(CLI::App& verb, commands::Selection& s) {
   add_named(verb, "--offload", "none|experts", offload_from, s.layer.offload,
-            "experts: the host's memory keeps experts' weights and optimizer states; the device fetches two layers'");
+            "experts: host memory keeps experts' weights and optimizer states; the device has two layers' weights");
 }
 
 void add_states(CLI::App& verb, commands::Selection& s) {

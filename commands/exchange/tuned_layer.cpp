@@ -74,9 +74,10 @@ void require_fits(const ExportOptions& options, const commands::Framework& runs)
     if (framework == runs.key && record.prediction.has("fits")) reason = record.reason;
     std::erase(others, framework);
   }
-  require<BadInput>(reason.empty(), "{}: found no plan that {} runs ({}), expected one; {}", options.file, runs.name,
-                    reason,
-                    others.empty() ? "no framework has one" : fmt::format("{} have one", fmt::join(others, ", ")));
+  require<BadInput>(
+      reason.empty(), "{}: found no plan that {} runs ({}), expected one that fits; {}", options.file, runs.name,
+      reason,
+      others.empty() ? "no framework has one" : fmt::format("frameworks with a plan: {}", fmt::join(others, ", ")));
 }
 
 Found find_cases(const ExportOptions& options, const commands::Framework& runs) {
@@ -274,8 +275,8 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   const Schedule& schedule = find_schedule(record.schedule);
   const auto is_this = [&](const Schedule& other) { return other.name == schedule.name; };
   require<BadInput>(std::ranges::none_of(iteration_schedules(), is_this),
-                    "{}: found schedule {}, which orders whole iterations, expected another one (--schedule NAME), of "
-                    "which one layer is written; simulate --save-plan writes the iteration",
+                    "{}: found schedule {}, which orders whole iterations, expected one that orders layers "
+                    "(--schedule NAME); simulate --save-plan writes plans of iterations",
                     record.where, schedule.name);
   const LayerCase shape = commands::shape_of(record.parameters, record.where);
   if (is_told_by_records(schedule)) {

@@ -13,8 +13,8 @@ constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmo
 
 constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity",
                            kFirstStage = "--first-stage-layers", kLastStage = "--last-stage-layers";
-constexpr std::string_view kUnevenStages = "all stages but the first and the last have as many layers",
-                           kOtherMemory = "plans offload experts alone", kOtherShards = "no plan shards weights";
+constexpr std::string_view kUnevenStages = "only the first and the last stage can have another number of layers",
+                           kOtherMemory = "plans can offload only experts (--offload experts)", kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
 constexpr std::array<SettingName, 15> kMegatronArguments{
@@ -217,7 +217,7 @@ void refuse_cp(std::string_view name, const ParallelShape& p, Refusals& refusals
 
 void refuse_own_ends(std::string_view name, const ModelShape& model, Refusals& refusals) {
   if (model.split().has_own_ends())
-    refusals.push_back(fmt::format("{} has no numbers of layers of the first and the last stage", name));
+    refusals.push_back(fmt::format("{} cannot set the number of layers of the first or last stage", name));
 }
 
 // Source: the checks of megatron/training/arguments.py and megatron/core/transformer/transformer_config.py.
@@ -394,7 +394,7 @@ std::vector<std::string> refusals_of(const Framework& framework, const ModelShap
   if (const int64_t parts = model.shape.layer.parts; parts > 1)
     refusals.push_back(fmt::format("{} runs whole samples, not {} parts of them", framework.name, parts));
   if (model.shape.parallel.offload != Offload::none)
-    refusals.push_back(fmt::format("{} does not offload experts alone", framework.name));
+    refusals.push_back(fmt::format("{} cannot offload only the experts", framework.name));
   return refusals;
 }
 

@@ -267,23 +267,24 @@ class Reader {
     layout_.said.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
   }
 
-  // Megatron-Core counts the embedding, the loss or both as layers that the stages share: the first and the last stage
-  // have one layer less.
+  // With these settings Megatron-Core counts the embedding or the loss as a layer when it divides layers, so that the
+  // first stage (embedding) or the last one (loss) has one layer fewer than the others.
   void set_stage_layers() {
     const Entry *embedding = true_entry(kEmbeddingAsLayer), *loss = true_entry(kLossAsLayer);
     const Entry* counted = embedding != nullptr ? embedding : loss;
     const LayoutFile::Said* stages = layout_.find("--pp");
     if (counted == nullptr || !has_stages()) return;
     if (const LayoutFile::Said* chunks = layout_.find("--virtual-stages"); chunks != nullptr && chunks->value != "1")
-      fail(*counted, "false with virtual stages: all chunks of a stage have as many layers");
+      fail(*counted, "false with virtual stages, whose chunks must have equally many layers");
     const Entry* layers = nullptr;
     for (const Entry& entry : entries_)
       if (ends_with_name(plain_name(entry), "num_layers")) layers = &entry;
-    require<BadInput>(layers != nullptr, "{}: found it without num_layers, expected both", counted->where);
+    require<BadInput>(layers != nullptr, "{}: found no num_layers beside it, expected both", counted->where);
     const int64_t all = count(*layers) + (embedding != nullptr ? 1 : 0) + (loss != nullptr ? 1 : 0);
     const int64_t shares = std::stoll(stages->value);
     if (all % shares != 0 || all == shares)
-      fail(*layers, fmt::format("{} stages to divide {}, with those that {} counts", shares, all, counted->key));
+      fail(*layers, fmt::format("a number that makes {}, with those that {} counts, a multiple of {} stages", all,
+                                counted->key, shares));
     const std::string fewer = std::to_string(all / shares - 1);
     if (embedding != nullptr) layout_.said.push_back({"--first-stage-layers", fewer, embedding->where});
     if (loss != nullptr) layout_.said.push_back({"--last-stage-layers", fewer, loss->where});

@@ -15,7 +15,7 @@ class ExpertWindow {
  public:
   struct Use {
     int place = 0;
-    bool fetches = false;  // the place had another layer's weights
+    bool fetches = false;  // the window did not have the layer's weights
   };
   /// Begins a pass of `layer`: its weights are in the window already, or replace those of the other place than the last
   /// pass's.

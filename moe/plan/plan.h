@@ -145,14 +145,14 @@ enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 /// How pipeline stages share a model's layers: the layers are cut into stages x virtual_stages chunks of consecutive
 /// layers, and stage s has the chunks s, s + stages, s + 2 stages, ... (Narayanan et al. 2021, section 2.2). `parts`
 /// consecutive micro-batches are the parts of the same samples: forwards run them in order, backwards in reverse order.
-/// Layers are divided evenly, and the first chunks have one more if that does not work out; but the first and the last
+/// Layers are divided evenly, and the first chunks have one more if they do not divide; but the first and the last
 /// stage may have a number of their own, and the others then divide the rest. All chunks of a stage have equally many.
 struct StageSplit {
   int layers = 1, stages = 1, virtual_stages = 1;  // virtual_stages: chunks per stage
   int parts = 1;
   int first_layers = 0, last_layers = 0;  // of the first and of the last stage; 0: as the others have
   int chunks() const { return stages * virtual_stages; }
-  /// Returns whether the first or the last stage has its own number of layers, which a layer alone ignores.
+  /// Returns whether the first or last stage has its own number of layers; ignored without more layers than stages.
   bool has_own_ends() const { return layers > stages && stages > 1 && first_layers + last_layers > 0; }
   /// The stages without their own number of layers, from `first` on, and the layers that they divide.
   struct Others {

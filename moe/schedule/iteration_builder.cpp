@@ -220,8 +220,8 @@ void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
   builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
 }
 
-// Returns, by gradient, the tasks that send it, on finished stages: the slices of others count from the start of their
-// own stage's gradients.
+// Returns, by gradient, the tasks that send it. Counts finished stages alone, because slices of the others are numbered
+// from their own stage's gradients on.
 std::vector<std::vector<int>> StepBuilder::senders(const std::vector<int>& finished) const {
   std::vector<int> tasks(plan_.slices.size(), -1);
   std::vector<std::vector<int>> senders(plan_.gradients.size());

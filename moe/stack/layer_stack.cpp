@@ -87,7 +87,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   }
   if (own.parallel.offload == Offload::experts && all_of(true) > 0) {
     require<Unsupported>(memory.kind() == DeviceKind::cpu,
-                         "offload: found {} on {}, expected the CPU, which alone runs plans with a window",
+                         "offload: found {} on {}, expected the CPU: GPUs do not run offloading yet",
                          name_of(own.parallel.offload), name_of(memory.kind()));
     window_ = Tensor({kWindowLayers, expert_gradient_bytes(own) / bytes_of(own.layer.dtype)}, own.layer.dtype, memory);
     host_gradients_ = Tensor({all_of(true)}, own.layer.dtype, cpu_memory());

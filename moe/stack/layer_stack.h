@@ -120,13 +120,13 @@ class LayerStack {
   };
   Part part_of(int layer, bool experts) const;
 
-  /// If the host's memory keeps the experts: the window's place, of the elements of a layer's weights; and the host's
-  /// copy of all experts' gradients, which part_of() divides as expert_gradients().
+  /// With offloaded experts only: the view of slot `place` of the window, `elements` long; and the host's copy of all
+  /// experts' gradients, laid out as expert_gradients() (part_of()).
   TensorView window(int place, int64_t elements) const;
   TensorView host_gradients() const { return host_gradients_; }
 
-  /// Makes offloaded experts of later passes compute with the host's weights, for a forward alone, to which the plan's
-  /// backwards do not fetch; or with the window's again.
+  /// Makes offloaded experts of later passes read the host's weights, or the window's again. A forward alone needs the
+  /// host's: the order of fetches assumes the plan's backwards.
   void read_host(bool reads) { reads_host_ = reads; }
   bool reads_host() const { return reads_host_; }
 

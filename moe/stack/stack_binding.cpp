@@ -142,7 +142,7 @@ void StackBinding::add_window(const Task& task, Place& place) {
   require<WrongResult>(found != fetched_.end(), "{}: its weights are not in the window", task.name());
   const TensorView weights = stack_.cell(task.layer, 0).state().parts.expert->weights();
   require<Unsupported>(weights.data() != nullptr,
-                       "offload: found experts of ffn {}, which read no copy of their weights",
+                       "offload: found experts of ffn {}, expected experts that can read a copy of their weights",
                        name_of(plan_.shape.layer.ffn));
   place.window = stack_.window(static_cast<int>(found - fetched_.begin()), weights.elements());
 }

@@ -188,7 +188,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   for (const RankedSchedule& row : answer.ranking)
     if (row.refusal && row.refusal->kind == Refusal::Kind::not_in_time) late.push_back(row.schedule->name);
   std::vector<std::string> items;
-  if (!late.empty()) items.push_back(fmt::format("not planned in time: {} (--all)", some_names(late)));
+  if (!late.empty()) items.push_back(fmt::format("not planned within the time limit: {} (--all)", some_names(late)));
   if (&use != &answer.ranking.front()) return items;
   const RankedSchedule* fastest = &use;
   for (const RankedSchedule& row : answer.ranking)

@@ -273,7 +273,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
       items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
   }
   if (!faster.empty())
-    items.push_back(fmt::format("{}: faster, by a schedule that is not ranked above", fmt::join(faster, ", ")));
+    items.push_back(fmt::format("{}: faster than USE, by a schedule that is not ranked", fmt::join(faster, ", ")));
   if (!almost.empty()) items.push_back(fmt::format("{}: not exactly (--all)", fmt::join(almost, ", ")));
   if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
   for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));

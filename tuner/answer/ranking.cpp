@@ -218,7 +218,7 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
     } else if (usable && request.due && start + longest > *request.due) {
       rows.emplace_back().schedule = schedule;
       rows.back().refusal = {.kind = Refusal::Kind::not_in_time,
-                             .reason = "not planned in the time of an answer (--schedule NAME)"};
+                             .reason = "not planned within the time limit (--schedule NAME plans it)"};
     } else {
       rows.push_back(ranked(asked, *schedule));
       if (rows.back().is_usable()) asked.degrees.known_s[schedule] = rows.back().pass_s();

@@ -42,7 +42,7 @@ class Expert {
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
   /// Returns all weights, one after the other, if tasks can compute with a copy of them; otherwise nothing.
   virtual TensorView weights() const { return {}; }
-  /// Makes later tasks compute with `copy`, of as many elements as weights(), which parameters() still returns.
+  /// Makes later tasks read `copy`, as long as weights(), instead of them. parameters() still returns the original.
   virtual void read_from(TensorView copy) { (void)copy; }
 };
 

@@ -85,7 +85,7 @@ pp 1 dp 8 mp 4 ep 8 esp 4 edp 1; ZeRO 0, 1 of 1 micro-batches in flight (gpipe),
 TEST_F(PlanningVerbs, MemoryThatDoesNotFitSaysWhatWould) {
   const std::vector<std::string> asked{"memory", "--model", "qwen3-30b-a3b", "--cluster", "h100-8"};
   const std::string out = run(asked).out;
-  const size_t line = out.find("keeping less: --zero 1: ");
+  const size_t line = out.find("with less kept: --zero 1: ");
   ASSERT_NE(line, std::string::npos) << out;
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{"--zero", "1"}, {"--zero", "1", "--recompute", "full"}}) {
@@ -99,7 +99,7 @@ TEST_F(PlanningVerbs, MemoryThatDoesNotFitSaysWhatWould) {
               std::string::npos)
         << out;
   }
-  EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("keeping less"), std::string::npos);
+  EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("with less kept"), std::string::npos);
 }
 
 TEST_F(PlanningVerbs, MemoryAsJson) {
@@ -318,7 +318,7 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"memory", "--offload", "all"}, {"--offload", "'all'", "none, experts"}},
       {{"memory", "--offload", "experts", "--ffn", "mixtral-fp8"}, {"offload: found experts of ffn mixtral-fp8"}},
       {{"memory", "--model", "mixtral-7b", "--framework", "megatron", "--offload", "experts"},
-       {"does not offload experts alone"}},
+       {"cannot offload only the experts"}},
       {{"simulate", "--offload", "experts"}, {"offload: found experts of a layer alone, expected none, or layers of"}},
       {{"simulate", "--model", "gpt-2", "--offload", "experts", "--schedule", "tutel"},
        {"no price for host_copy, a copy between host and device, by which experts are offloaded"}},
