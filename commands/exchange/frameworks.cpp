@@ -396,7 +396,7 @@ void note_model(TunedLayer& tuned) {
        fmt::format("{} and its factors are yours: the model's rope_scaling is {}",
                    is_latent(l) ? "--rope-type" : "--position-embedding-type", traits.rope_scaling));
   const bool all_biases = has_all_biases(l, traits);
-  note(traits.output_bias && !all_biases, "the model's attention output projection has a bias: --add-qkv-bias adds none there");
+  note(traits.output_bias && !all_biases, "the output projection of attention has a bias: --add-qkv-bias adds none");
   note(traits.expert_bias && !all_biases, "the model's experts have biases: --disable-bias-linear leaves them out");
   note(traits.expert_bias && all_biases && tuned.shape.parallel.esp > 1,
        fmt::format("Megatron-Core refuses experts with biases over ETP {}", tuned.shape.parallel.esp));

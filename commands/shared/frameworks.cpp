@@ -14,7 +14,8 @@ constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmo
 constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity",
                            kFirstStage = "--first-stage-layers", kLastStage = "--last-stage-layers";
 constexpr std::string_view kUnevenStages = "only the first and the last stage can have another number of layers",
-                           kOtherMemory = "plans can offload only experts (--offload experts)", kOtherShards = "no plan shards weights";
+                           kOtherMemory = "plans can offload only experts (--offload experts)",
+                           kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
 constexpr std::array<SettingName, 15> kMegatronArguments{
