@@ -353,7 +353,7 @@ void add_router(const LayerShape& l, const ParallelShape& p, const ModelTraits& 
   if (l.gate == "sigmoid") a.add("--moe-router-score-function", "sigmoid");
   if (traits.routed_scale != 1) a.add("--moe-router-topk-scaling-factor", traits.routed_scale);
   if (traits.selection_bias && l.gate == "sigmoid") a.add("--moe-router-enable-expert-bias");
-  if (l.node_limit == 0) return;
+  if (l.node_limit == 0 || l.node_limit >= l.top_k) return;  // a token's k experts are in at most k groups
   const int64_t groups = l.router_groups > 0 ? l.router_groups : expert_nodes(p);
   if (groups == 1) return;
   a.add("--moe-router-num-groups", groups);

@@ -110,6 +110,9 @@ ModelTraits traits_from(const TableReader& root) {
     else
       traits.*trait.member = root.text(trait.key);
   });
+  const std::string& windowed = traits.windowed_layers;
+  if ((traits.some_window > 0) != !windowed.empty() || windowed.find_first_not_of("01") != std::string::npos)
+    root.fail("windowed_layers", windowed, "a 0 or 1 for each layer, beside some_window");
   return traits;
 }
 

@@ -119,7 +119,10 @@ double places_reached(int64_t experts, int64_t places, int64_t allowed, int64_t 
 
 int64_t places_allowed(const LayerShape& l, int64_t places) {
   if (l.node_limit == 0) return places;
-  const int64_t places_of_a_group = l.router_groups == 0 ? 1 : (places + l.router_groups - 1) / l.router_groups;
+  const int64_t groups = l.router_groups;
+  int64_t places_of_a_group = 1;
+  if (groups > 0 && groups % places != 0)  // a group may begin within a place
+    places_of_a_group = (places + groups - 1) / groups + (places % groups == 0 ? 0 : 1);
   return std::min(places, l.node_limit * places_of_a_group);
 }
 

@@ -89,7 +89,9 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
     require<Unsupported>(memory.kind() == DeviceKind::cpu,
                          "offload: found {} on {}, expected the CPU: GPUs do not run offloading yet",
                          name_of(own.parallel.offload), name_of(memory.kind()));
-    window_ = Tensor({kWindowLayers, expert_gradient_bytes(own) / bytes_of(own.layer.dtype)}, own.layer.dtype, memory);
+    const int64_t moe = std::ranges::count_if(layers_, [&](int layer) { return !cases_.is_dense(layer); });
+    window_ = Tensor({std::min<int64_t>(kWindowLayers, moe), expert_gradient_bytes(own) / bytes_of(own.layer.dtype)},
+                     own.layer.dtype, memory);
     host_gradients_ = Tensor({all_of(true)}, own.layer.dtype, cpu_memory());
   }
   for (const int layer : layers_)

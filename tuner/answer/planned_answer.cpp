@@ -214,8 +214,13 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   const ModelShape& model = answer.chosen->model;
   if (!answer.defaults.empty()) set_states(model.shape.parallel, flags);
   const Trainer trainer = model.shape.parallel.trainer;
-  if (verb == "simulate" && commands::trainer_of(options.model.framework) != trainer)
-    flags.set("--framework", std::string(options.current->file->framework->key));
+  if (verb == "simulate" && commands::trainer_of(options.model.framework) != trainer) {
+    const commands::Framework& of_file = *options.current->file->framework;
+    if (commands::refusals_of(of_file, model).empty()) {
+      flags.set("--framework", std::string(of_file.key));
+      flags.set("--zero", std::to_string(model.shape.parallel.zero));
+    }
+  }
   if (answer.framework != nullptr && model.micro_batches > 1)
     flags.set("--pipeline", std::string(name_of(model.order)));
   if (answer.shapes != nullptr || (options.current && options.current->names_shape())) set_shape(model, flags);

@@ -160,11 +160,13 @@ class VerifiedAnswer {
   // experts.
   int layers_to_run(const commands::LayerJob& whole) const {
     const int chunks = model().split().chunks();
+    const bool offloads = model().shape.parallel.offload != Offload::none;  // which one layer alone does not
+    const int least = offloads ? std::min(std::max(chunks, 2), model().layers) : chunks;
     const auto half = [&](int layers) {  // all chunks of virtual stages have equally many layers
-      return std::max(chunks, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
+      return std::max(least, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);
     };
     commands::LayerJob job = whole;
-    for (; job.model.layers > chunks; job.model = first_layers(job.model, half(job.model.layers))) {
+    for (; job.model.layers > least; job.model = first_layers(job.model, half(job.model.layers))) {
       const ModelShape cut = first_layers(model(), job.model.layers);
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
       run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);

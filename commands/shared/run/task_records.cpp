@@ -254,15 +254,15 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     job.plan.reset();
     job.model = {.shape = whole.shape, .step = whole.step};
     job.model.step.planned = true;
+    job.model.shape.layer.first_stage_layers = job.model.shape.layer.last_stage_layers = 0;  // it has one stage
     ParallelShape& parallel = job.model.shape.parallel;
     const int stages = std::exchange(parallel.pp, 1);
     parallel.dp *= stages;
     parallel.edp *= stages;
     job.settings.iterations = measure::kPasses;
-    if (whole.vocabulary == 0) {
-      parallel.offload = Offload::none;  // a layer alone has no window
-      continue;
-    }
+    // A layer alone has no window, and one stage shares an expert among the ranks of all.
+    if (whole.vocabulary == 0 || offload_refusal(job.model.shape)) parallel.offload = Offload::none;
+    if (whole.vocabulary == 0) continue;
     add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
     job.model.layers = 2;  // whose gradients are sent beside each other

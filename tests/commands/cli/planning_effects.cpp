@@ -37,7 +37,7 @@ Effects simulate() {
   add(e, refused, base + " --model-dim 1600 --heads 25", "--framework megatron");
   add(e, changes, base, "--node-limit 4; --router-groups 4 --node-limit 2");
   add(e, changes, base + " --node-limit 2", "--router-groups 4");
-  add(e, refused, base, "--router-groups 4; --router-groups 3 --node-limit 2; --router-groups 4 --node-limit 4");
+  add(e, refused, base, "--router-groups 4; --router-groups 3 --node-limit 2");
   add(e, refused, base, "--pp 2; --zero 2; --recompute some; --node-limit 8; --node-limit 0");
   add(e, changes, "--json", "--schedule fsmoe");
   add(e, changes, "--schedule fsmoe,monta,lina --json", "--min-chunk-bytes 100000000; --micro-op-bytes 100000");
