@@ -308,7 +308,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return fitted_text(text_with(answer, {.rows = answer.top}), kIndent.size());
   // Lists what is left out first where there is much to say.
-  constexpr std::array<Detail, 10> kDetails{{{.all = false, .rows = 3},
+  constexpr std::array<Detail, 11> kDetails{{{.all = false, .rows = 3},
                                              {.all = false, .rows = 3, .blanks = false},
                                              {.all = false, .rows = 3, .baselines = false, .blanks = false},
                                              {.all = false, .rows = 2, .baselines = false, .blanks = false},
@@ -317,7 +317,8 @@ std::string text_of(const Answer& answer) {
                                              {false, 1, false, false, true, true},
                                              {false, 1, false, false, true, true, 4},
                                              {false, 1, false, false, true, true, 3},
-                                             {false, 1, false, false, true, true, 2}}};
+                                             {false, 1, false, false, true, true, 2},
+                                             {false, 1, false, false, true, true, 1}}};
   const auto most = kMostLines + std::ranges::count(own_text(answer), '\n');
   std::string text;
   for (const Detail& detail : kDetails) {
@@ -589,14 +590,14 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
     if (shape.pareto && &shape != &first)
       (shape.best.memory_bytes < first.best.memory_bytes ? smaller : larger).push_back(&shape);
   items.clear();
-  if (!larger.empty()) items.push_back("with more memory: " + beside(found, *larger.front()));
-  const size_t begin = items.size();
-  for (size_t i = 0; i < std::min(kSmaller, smaller.size()); ++i) items.push_back(beside(found, *smaller[i]));
+  if (!larger.empty()) items.push_back("Pareto front: " + beside(found, *larger.front()));
+  const size_t begin = items.size(), shown = std::min(kSmaller - begin, smaller.size());
+  for (size_t i = 0; i < shown; ++i) items.push_back(beside(found, *smaller[i]));
   if (smaller.empty())
     items.emplace_back("no other needs less memory");
   else
-    items[begin] = "Pareto front, with less memory: " + items[begin];
-  if (smaller.size() > kSmaller) items.push_back(fmt::format("and {} more", smaller.size() - kSmaller));
+    items[begin] = (larger.empty() ? "Pareto front, with less memory: " : "less memory: ") + items[begin];
+  if (smaller.size() > shown) items.push_back(fmt::format("and {} more", smaller.size() - shown));
   if (!smaller.empty()) items.back() += " (--top N)";
   return text + packed_lines(kIndent, items);
 }
