@@ -36,7 +36,7 @@ struct ChosenModel {
   ModelTraits traits = {};  // properties of the published model that plans leave out
   /// What differs on this cluster: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
-  std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
+  std::string origin = {};                        // "config.json of qwen3_moe"; empty: a model file
   std::vector<std::string> replaced_mixers = {};  // of the published model (published_model.h)
   /// FLOPs of the published model over those of the planned one, which may have more attention.
   double flops_share = 1;

@@ -56,10 +56,10 @@ struct LayerShape {
   int64_t hidden = 4096;      // H, of one expert before sharding over ESP
   int64_t shared_hidden = 0;  // of the shared expert, before sharding over MP; 0: no shared expert
   int64_t heads = 16;
-  int64_t kv_heads = 0;   // 0: as many as heads
-  int64_t head_dim = 0;   // width of a head; 0: M / heads
-  int64_t window = 0;     // tokens that a token sees, itself included; 0: all tokens before it
-  int64_t parts = 1;      // number of parts of each sample, with a pass for each (Plan::part_of)
+  int64_t kv_heads = 0;  // 0: as many as heads
+  int64_t head_dim = 0;  // width of a head; 0: M / heads
+  int64_t window = 0;    // tokens that a token sees, itself included; 0: all tokens before it
+  int64_t parts = 1;     // number of parts of each sample, with a pass for each (Plan::part_of)
   int64_t first_stage_layers = 0, last_stage_layers = 0;  // of a model in stages (StageSplit); 0: as other stages have
   double rope_theta = 0;  // base of the rotary positions in attention; 0: no rotary positions
   // Latent attention (MLA; DeepSeek-V2, arXiv:2405.04434, section 2.1): the ranks to which queries and keys and values

@@ -85,6 +85,7 @@ class Layer:
     placement: Optional[str] = None
     zero: int = 0  #: ZeRO stage
     recompute: str = "none"
+    offload: str = "none"
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
 

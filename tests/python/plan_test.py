@@ -199,7 +199,7 @@ class Plans(unittest.TestCase):
         groups = re.findall(r'"(\w+)"', re.search(r"kParallelKeys\{(.*?)\}",
                                                   (ROOT / "moe/shape/layer_file.h").read_text(), re.DOTALL)[1])
         others = re.findall(r'"(\w+)"', "".join(
-            re.findall(r"kCase\w+Keys = with\(.*", (ROOT / "moe/formats/plan_json.h").read_text())))
+            re.findall(r"kCase\w+Keys =\s+with\(.*", (ROOT / "moe/formats/plan_json.h").read_text())))
         known = {each.name for each in dataclasses.fields(plan.Layer)} - {"extra"}
         self.assertEqual(known, set(fields + groups + others))
 

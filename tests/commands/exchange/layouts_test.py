@@ -310,7 +310,7 @@ class LayoutsTest(ProgramTest):
                 ("context_parallel_size: 1", "context_parallel_size: 8",
                  ("cp = 8 does not divide ranks of a stage",)),
                 ("context_parallel_size: 1", "ulysses_parallel_size: 4", ("y.yaml:8: model.ulysses_parallel_size",)),
-                ("layout: null", "layout: Et*3|L", ("y.yaml:13:", "pipeline_model_parallel_layout", "as many layers")),
+                ("layout: null", "layout: Et*3|L", ("y.yaml:13:", "pipeline_model_parallel_layout", "another number")),
                 ("method: uniform", "method: block", ("recompute_method", "found 'block'", "uniform")),
                 ("ddp: {", "ddp: {use_megatron_fsdp: true, ", ("ddp.use_megatron_fsdp", "shards weights")),
                 ("size: 2\n", "size: two\n", ("y.yaml:3:", "found 'two'", "whole number")),
