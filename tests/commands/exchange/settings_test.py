@@ -181,7 +181,7 @@ class Settings(ProgramTest):
 
     def test_dense_layers_and_limits_of_nodes_are_flags_or_comments(self):
         case = measured("ds-moe", (1, 1), 0.01, layers=6, dense_layers=3, dense_hidden=18432, moe_layers="001101",
-                        node_limit=3)
+                        node_limit=3, top_k=4, experts=16, gate="sigmoid")
         text = self.export("megatron", case)
         flags, comments = flags_of(text)
         self.assertEqual((flags["--ffn-hidden-size"], flags["--moe-ffn-hidden-size"]), ("18432", "8192"))
@@ -189,6 +189,8 @@ class Settings(ProgramTest):
         self.assertEqual([int(layer) for layer in case["parameters"]["moe_layers"]],
                          eval(flags["--moe-layer-freq"], {"__builtins__": {}}))
         self.assertEqual((flags["--moe-router-num-groups"], flags["--moe-router-group-topk"]), ("8", "3"))
+        loose = measured("ds-moe", (1, 1), 0.01, node_limit=3)  # of two experts: no limit
+        self.assertNotIn("--moe-router-num-groups", flags_of(self.export("megatron", loose))[0])
         for framework in ("tutel", "deepspeed"):
             comment = self.export(framework, case)
             self.assertIn("dense layers of 18432 hidden units beside it", comment)
