@@ -106,9 +106,10 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
 }
 
 TensorView LayerStack::window(int place, int64_t elements) const {
-  const TensorView all = window_;
-  require_equal<WrongResult>(elements, all.size(1), "elements of a layer in the window");
-  return all.part(place * elements, {elements});
+  const TensorView all = window_;  // of the rank with the most
+  require<WrongResult>(elements <= all.size(1), "elements of a layer in the window: found {}, expected at most {}",
+                       elements, all.size(1));
+  return all.part(place * all.size(1), {elements});
 }
 
 LayerMemory LayerStack::memory_of(int layer, int micro_batch) {
