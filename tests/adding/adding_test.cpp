@@ -100,7 +100,8 @@ TEST(Registered, ALayerOfSuchPartsIsVerified) {
   verify_layer(layers.ranks());
   layer.gate = "unheard";
   EXPECT_EQ(error_of<BadInput>([&] { complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged); }),
-            "gate: unknown 'unheard', expected one of: gshard, switch, topk, sigmoid, xmoe, softmoe, expert-choice, renamed");
+            "gate: unknown 'unheard', expected one of: gshard, switch, topk, sigmoid, xmoe, softmoe, "
+            "expert-choice, renamed");
 }
 
 TEST(Registered, ExpertsRunInEveryDegreeAlike) {
