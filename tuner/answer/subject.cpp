@@ -248,10 +248,10 @@ CurrentSchedule own_schedule(const TuneOptions& options) {
   return current_from(named.front());
 }
 
-// Sets the layers of the first and of the last stage, which belong to one number of stages.
-void set_ends(commands::LayerFlags& layer, int64_t layers) {
-  layer.fields.set(&LayerShape::first_stage_layers, layers);
-  layer.fields.set(&LayerShape::last_stage_layers, layers);
+// Lets the first and the last stage have as many layers as the others: their numbers belong to one number of stages.
+void clear_ends(commands::LayerFlags& layer) {
+  layer.fields.set(&LayerShape::first_stage_layers, 0);
+  layer.fields.set(&LayerShape::last_stage_layers, 0);
 }
 
 OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
@@ -273,7 +273,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   TuneOptions options = given;
   if (own.file) options.model.framework = own.file->framework->key;  // whose rules of memory the layout follows
   commands::LayerFlags& layer = options.selection.layer;
-  if (own.file) set_ends(layer, 0);  // of the file's own stages
+  if (own.file) clear_ends(layer);  // of the file's own stages
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
@@ -300,7 +300,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   commands::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
   if (given.searches()) return found;
-  if (others.pp != layer.pp) set_ends(layer, 0);
+  if (others.pp != layer.pp) clear_ends(layer);
   others.fields.take(layer.fields, false);
   set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
   return found;

@@ -76,6 +76,14 @@ std::vector<int32_t> rows_of_choices(const LayerCase& c, const std::vector<int32
 
 int64_t tokens_of_group(const LayerCase& c) { return mp_tokens(c) / c.parallel.mp; }
 
+std::vector<GraphWeight> logit_weights(const LayerCase& c) {
+  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
+}
+
+at::Tensor logits_of(const GateGraphInputs& in) {
+  return product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+}
+
 GateGraph top_k_gate(const GateGraphInputs& in, const at::Tensor& logits) {
   GateGraph out;
   out.choices = in.shape.layer.top_k;
@@ -86,6 +94,13 @@ GateGraph top_k_gate(const GateGraphInputs& in, const at::Tensor& logits) {
 
 at::Tensor chosen(const GateGraph& gate, const at::Tensor& values) {
   return values.gather(1, indices(gate.expert).view({values.size(0), gate.choices}));
+}
+
+GateGraph chosen_softmax_gate(const GateGraphInputs& in, const at::Tensor& logits) {
+  GateGraph out = top_k_gate(in, logits);
+  out.weight = softmax_of(chosen(out, logits), 1);
+  out.auxiliary = auxiliary_losses(in, out, logits);
+  return out;
 }
 
 GateGraph probability_gate(const GateGraphInputs& in, const at::Tensor& logits) {

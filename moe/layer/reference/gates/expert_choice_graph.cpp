@@ -10,10 +10,6 @@
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const LayerCase& c) {
-  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
-}
-
 // Returns the tokens that expert e takes, of the group that begins with token `first`; preferred ones if as good.
 std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, int64_t first, int64_t e) {
   const int64_t group = tokens_of_group(in.shape), experts = scores.size(1);
@@ -37,7 +33,7 @@ std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, 
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = logits_of(in);
   GateGraph out;
   out.choices = logits.size(1);
   out.weight = softmax_of(logits, 1);
@@ -59,6 +55,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const AutogradGate kExpertChoiceReference{weights, graph};
+const AutogradGate kExpertChoiceReference{logit_weights, graph};
 
 }  // namespace moe

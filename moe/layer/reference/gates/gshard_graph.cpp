@@ -15,12 +15,8 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 GateGraph graph(const GateGraphInputs& in) {
   const at::Tensor spread = product(in.hidden, in.weights.at(std::string(kGateNoise)).t());
   // softplus(s) = -log sigmoid(-s), whose derivative autograd computes at 0 too, where hidden states are zeros.
-  const at::Tensor logits =
-      product(in.hidden, in.weights.at(std::string(kGateWeight)).t()) - use(in.noise * at::log_sigmoid(-spread));
-  GateGraph out = top_k_gate(in, logits);
-  out.weight = softmax_of(chosen(out, logits), 1);
-  out.auxiliary = auxiliary_losses(in, out, logits);
-  return out;
+  const at::Tensor logits = logits_of(in) - use(in.noise * at::log_sigmoid(-spread));
+  return chosen_softmax_gate(in, logits);
 }
 
 }  // namespace

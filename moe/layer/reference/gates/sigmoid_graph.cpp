@@ -7,12 +7,8 @@
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const LayerCase& c) {
-  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
-}
-
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = logits_of(in);
   GateGraph out = top_k_gate(in, logits);
   // Written as a softmax of x and 0, whose gradient is a difference of terms, which cancel if it is saturated.
   const at::Tensor x = chosen(out, logits);
@@ -22,6 +18,6 @@ GateGraph graph(const GateGraphInputs& in) {
 
 }  // namespace
 
-const AutogradGate kSigmoidReference{weights, graph};
+const AutogradGate kSigmoidReference{logit_weights, graph};
 
 }  // namespace moe

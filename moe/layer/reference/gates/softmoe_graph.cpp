@@ -13,7 +13,7 @@ std::vector<GraphWeight> weights(const LayerCase& c) {
 }
 
 GateGraph graph(const GateGraphInputs& in) {
-  const at::Tensor logits = product(in.hidden, in.weights.at(std::string(kGateWeight)).t());
+  const at::Tensor logits = logits_of(in);
   GateGraph out;
   out.choices = logits.size(1);
   out.weight = softmax_of(logits, 1);

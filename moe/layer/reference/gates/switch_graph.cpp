@@ -1,22 +1,13 @@
-#include <ATen/ATen.h>
-
 #include "moe/layer/gates/switch.h"
 #include "moe/layer/reference/detail/gate_graph.h"
-#include "moe/layer/reference/detail/graph_terms.h"
 
 namespace moe {
 namespace {
 
-std::vector<GraphWeight> weights(const LayerCase& c) {
-  return {{kGateWeight, {c.layer.experts, c.layer.model_dim}, c.layer.model_dim}};
-}
-
-GateGraph graph(const GateGraphInputs& in) {
-  return probability_gate(in, product(in.hidden, in.weights.at(std::string(kGateWeight)).t()));
-}
+GateGraph graph(const GateGraphInputs& in) { return probability_gate(in, logits_of(in)); }
 
 }  // namespace
 
-const AutogradGate kSwitchReference{weights, graph};
+const AutogradGate kSwitchReference{logit_weights, graph};
 
 }  // namespace moe
