@@ -110,6 +110,24 @@ void check_owners(const Plan& plan) {
     }
 }
 
+void check_lane_of_computation(const Task& task, const Lane& lane) {
+  const bool on_host = runs_on_host(task.kind);
+  if (on_host != (lane.kind == LaneKind::host) || (!on_host && lane.kind != LaneKind::compute && !copies(task.kind)))
+    broken(task, "computes on the {} lane", name_of(lane.kind));
+  if (moves_offloaded(task.kind) != (lane.kind == LaneKind::host_link))
+    broken(task, "runs on the {} lane", name_of(lane.kind));
+}
+
+void check_lane_of_collective(const Plan& plan, const Task& task, const Lane& lane) {
+  const Group& group = plan.groups[task.group];
+  if (group.size < 2) broken(task, "is a collective over one rank");
+  const bool receives = lane.kind == LaneKind::receive;
+  if (receives != (task.kind == TaskKind::recv)) broken(task, "runs on the {} lane", name_of(lane.kind));
+  if (!receives && !lane.owns(group.network))
+    broken(task, "its {} group uses the {} network, which lane {} does not own", name_of(group.kind),
+           name_of(group.network), name_of(lane.kind));
+}
+
 void check_lanes(const Plan& plan) {
   check_owners(plan);
   const StageSplit split = plan.split();
@@ -121,23 +139,10 @@ void check_lanes(const Plan& plan) {
     if (queued[task.id] != &lane) broken(task, "is not in the queue of its lane {}", name_of(lane.kind));
     if (const int stage = chunk_of_layer(split, task.layer) % split.stages; lane.stage != stage)
       broken(task, "runs on a lane of stage {}, its layer is on stage {}", lane.stage, stage);
-    if (task.group == GroupKind::none) {
-      const bool on_host = runs_on_host(task.kind);
-      if (on_host != (lane.kind == LaneKind::host) ||
-          (!on_host && lane.kind != LaneKind::compute && !copies(task.kind)))
-        broken(task, "computes on the {} lane", name_of(lane.kind));
-      if (moves_offloaded(task.kind) != (lane.kind == LaneKind::host_link))
-        broken(task, "runs on the {} lane", name_of(lane.kind));
-      continue;
-    }
-    const Group& group = plan.groups[task.group];
-    if (group.size < 2) broken(task, "is a collective over one rank");
-    const bool receives = lane.kind == LaneKind::receive;
-    if (receives != (task.kind == TaskKind::recv)) broken(task, "runs on the {} lane", name_of(lane.kind));
-    if (receives) continue;
-    if (!lane.owns(group.network))
-      broken(task, "its {} group uses the {} network, which lane {} does not own", name_of(group.kind),
-             name_of(group.network), name_of(lane.kind));
+    if (task.group == GroupKind::none)
+      check_lane_of_computation(task, lane);
+    else
+      check_lane_of_collective(plan, task, lane);
   }
 }
 
@@ -342,14 +347,36 @@ void check_transfers(const Plan& plan) {
   }
 }
 
+namespace {
+
+Rows rows_of(const Plan& plan, const Access& access) { return chunk_rows(plan.rows, access.chunks, access.chunk); }
+
+// Checks that tasks before `task` write all rows that `read` reads. `writes`: those of all buffers, in order.
+void check_read(const Plan& plan, const Ancestors& ancestors, const Task& task, const Access& read,
+                const std::vector<Write>& writes) {
+  const auto found = std::ranges::equal_range(writes, BufferKey{read.buffer, read.pass()}, {}, &Write::buffer);
+  if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(read.buffer));
+  const Rows rows = rows_of(plan, read);
+  int64_t covered = rows.begin;
+  // Writes do not overlap, so sorting them by their beginnings sorts them by their ends too.
+  auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
+  for (; w != found.end() && w->rows.begin < rows.end; ++w) {
+    if (!ancestors.before(w->task, task.id))
+      broken(task, "reads {} before {} wrote it", name_of(read.buffer), plan.tasks()[w->task].name());
+    if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
+  }
+  if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(read.buffer));
+}
+
+}  // namespace
+
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   std::vector<Write> writes;  // sorted by buffer, then by rows
   std::set<PassKey> inside;   // passes of this plan; data of other passes, and the input, come from outside
-  const auto rows_of = [&](const Access& a) { return chunk_rows(plan.rows, a.chunks, a.chunk); };
   PassKey last{.layer = kEmbeddingLayer - 1};
   for (const Task& task : plan.tasks()) {
     if (task.pass() != last) inside.insert(last = task.pass());
-    for (const Access& a : task.writes) writes.push_back({{a.buffer, a.pass()}, rows_of(a), task.id});
+    for (const Access& a : task.writes) writes.push_back({{a.buffer, a.pass()}, rows_of(plan, a), task.id});
   }
   std::sort(writes.begin(), writes.end(), [](const Write& a, const Write& b) {
     return std::tie(a.buffer, a.rows.begin, a.task) < std::tie(b.buffer, b.rows.begin, b.task);
@@ -363,18 +390,7 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
       if (!inside.contains(a.pass())) continue;
       const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding writes the first input
       if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
-      const auto found = std::ranges::equal_range(writes, BufferKey{a.buffer, a.pass()}, {}, &Write::buffer);
-      if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
-      const Rows rows = rows_of(a);
-      int64_t covered = rows.begin;
-      // Writes do not overlap, so sorting them by their beginnings sorts them by their ends too.
-      auto w = std::ranges::partition_point(found, [&](const Write& e) { return e.rows.end <= rows.begin; });
-      for (; w != found.end() && w->rows.begin < rows.end; ++w) {
-        if (!ancestors.before(w->task, task.id))
-          broken(task, "reads {} before {} wrote it", name_of(a.buffer), plan.tasks()[w->task].name());
-        if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
-      }
-      if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(a.buffer));
+      check_read(plan, ancestors, task, a, writes);
     }
 }
 
@@ -406,6 +422,40 @@ void check_halves(const Plan& plan, const StagesOfLayer& stages) {
     broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
 }
 
+// Returns the tasks of every stage of each layer, in issue order.
+std::map<PassKey, StagesOfLayer> stages_of_layers(const Plan& plan) {
+  std::map<PassKey, StagesOfLayer> layers;
+  for (const Task& task : plan.tasks()) {
+    if (part_of(task.kind) != TaskPart::permute && !is_chunked(task.kind)) continue;
+    TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
+    if (is_expert_stage(stage)) stage = TaskKind::expert;
+    layers[task.pass()][stage].push_back(&task);
+  }
+  return layers;
+}
+
+// Sorts the chunks of a stage by rows, and checks that each begins where the one before it ends.
+void sort_and_check_chunks(const Plan& plan, std::vector<const Task*>& stage) {
+  if (stage.empty() || !is_chunked(stage.front()->kind)) return;
+  std::ranges::stable_sort(stage, {}, [&](const Task* task) { return plan.rows_of(*task).begin; });
+  int64_t passed = 0;
+  for (const Task* task : stage) {
+    const Rows rows = plan.rows_of(*task);
+    if (rows.begin != passed) broken(*task, "handles rows from {}, expected from {}", rows.begin, passed);
+    passed = rows.end;
+  }
+}
+
+// Checks that all rows pass a stage, whose chunks are sorted.
+void check_stage(const Plan& plan, const StagesOfLayer& stages, TaskKind kind) {
+  const std::vector<const Task*>& stage = stages[kind];
+  const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
+  if (passed == plan.rows) return;
+  const Task* named = stage.empty() ? nullptr : stage.back();
+  for (const auto& other : stages) named = named != nullptr || other.empty() ? named : other.back();
+  broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
+}
+
 // Checks the shared expert's reads. Its sum (on one MP rank, its own output) is added to the output by i_order, and to
 // the gradient of the tokens by the gate; its backward reads the input of its forward.
 void check_reads_of_shared(const Plan& plan) {
@@ -432,35 +482,13 @@ void check_reads_of_shared(const Plan& plan) {
 }  // namespace
 
 void check_rows(const Plan& plan) {
-  // The tasks of every stage of each layer, in any order.
-  std::map<PassKey, StagesOfLayer> layers;
-  for (const Task& task : plan.tasks()) {
-    if (part_of(task.kind) != TaskPart::permute && !is_chunked(task.kind)) continue;
-    TaskKind stage = task.kind == TaskKind::exchange ? TaskKind::combine : task.kind;
-    if (is_expert_stage(stage)) stage = TaskKind::expert;
-    layers[task.pass()][stage].push_back(&task);
-  }
+  std::map<PassKey, StagesOfLayer> layers = stages_of_layers(plan);
   for (auto& [layer, stages] : layers)
-    for (std::vector<const Task*>& stage : stages) {
-      if (stage.empty() || !is_chunked(stage.front()->kind)) continue;
-      std::ranges::stable_sort(stage, {}, [&](const Task* task) { return plan.rows_of(*task).begin; });
-      int64_t passed = 0;
-      for (const Task* task : stage) {
-        const Rows rows = plan.rows_of(*task);
-        if (rows.begin != passed) broken(*task, "handles rows from {}, expected from {}", rows.begin, passed);
-        passed = rows.end;
-      }
-    }
+    for (std::vector<const Task*>& stage : stages) sort_and_check_chunks(plan, stage);
   for (const auto& [layer, stages] : layers)
     for (const TaskKind kind : stages_of(plan.structure->flow, layer.phase)) {
       if (kind == TaskKind::expert) check_halves(plan, stages);
-      if (!is_stage(plan, kind)) continue;
-      const std::vector<const Task*>& stage = stages[kind];
-      const int64_t passed = stage.empty() ? 0 : plan.rows_of(*stage.back()).end;
-      if (passed == plan.rows) continue;
-      const Task* named = stage.empty() ? nullptr : stage.back();
-      for (const auto& other : stages) named = named != nullptr || other.empty() ? named : other.back();
-      broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
+      if (is_stage(plan, kind)) check_stage(plan, stages, kind);
     }
 }
 
@@ -792,6 +820,33 @@ class WindowCheck {
   std::array<Place, kWindowLayers> places_;
 };
 
+// The tasks that move and step the experts of one layer.
+struct OffloadTasks {
+  std::vector<int> stored, stepped, makers, sums;
+};
+
+void check_offloaded_layer(const Plan& plan, const Ancestors& ancestors, int layer, const OffloadTasks& tasks) {
+  const int64_t stores = std::ssize(tasks.stored), expected = plan.dense.has(layer) ? 0 : 1;
+  require<WrongResult>(stores == expected, "plan: layer {}: its experts' gradients go to the host {} times", layer,
+                       stores);
+  const int64_t steps = std::ssize(tasks.stepped), planned = plan.step.planned ? expected : 0;
+  require<WrongResult>(steps == planned, "plan: layer {}: the host steps its experts {} times, expected {}", layer,
+                       steps, planned);
+  if (stores == 0) return;
+  const Task& store = plan.tasks()[tasks.stored.front()];
+  check_after(plan, ancestors, store, tasks.makers, "stores gradients before the end of");
+  for (const int sum : tasks.sums)
+    if (plan.tasks()[sum].kind == TaskKind::expert_gradient)
+      check_after(plan, ancestors, store, {sum}, "stores gradients before the end of");
+  if (steps == 0) return;
+  const Task& step = plan.tasks()[tasks.stepped.front()];
+  check_after(plan, ancestors, step, {store.id}, "steps experts before the end of");
+  if (!plan.step.clips) return;
+  const int stage = plan.structure->lanes[step.lane].stage;
+  const Task* norm = find(plan, spans(plan, GroupKind::world) ? TaskKind::norm : TaskKind::squares, stage);
+  if (norm != nullptr) check_after(plan, ancestors, step, {norm->id}, "clips before the end of");
+}
+
 }  // namespace
 
 void check_offload(const Plan& plan, const Ancestors& ancestors) {
@@ -800,37 +855,18 @@ void check_offload(const Plan& plan, const Ancestors& ancestors) {
       if (part_of(task.kind) == TaskPart::offload) broken(task, "moves experts that are not offloaded");
     return;
   }
-  std::map<int, WindowCheck> windows;                                             // by stage
-  std::map<int, std::vector<int>> stored, stepped, makers, sums = sums_of(plan);  // by layer
+  std::map<int, WindowCheck> windows;  // by stage
+  std::map<int, OffloadTasks> layers;
   for (const Task& task : plan.tasks()) {
     WindowCheck& window = windows.try_emplace(plan.structure->lanes[task.lane].stage, ancestors).first->second;
     if (task.kind == TaskKind::fetch) window.fetch(task);
     if (is_expert(task.kind)) window.read(task);
-    if (is_expert(task.kind) && task.phase == Phase::backward) makers[task.layer].push_back(task.id);
-    if (task.kind == TaskKind::store) stored[task.layer].push_back(task.id);
-    if (task.kind == TaskKind::host_optimizer) stepped[task.layer].push_back(task.id);
+    if (is_expert(task.kind) && task.phase == Phase::backward) layers[task.layer].makers.push_back(task.id);
+    if (task.kind == TaskKind::store) layers[task.layer].stored.push_back(task.id);
+    if (task.kind == TaskKind::host_optimizer) layers[task.layer].stepped.push_back(task.id);
   }
-  for (int layer = 0; layer < plan.layers; ++layer) {
-    const int64_t stores = std::ssize(stored[layer]), expected = plan.dense.has(layer) ? 0 : 1;
-    require<WrongResult>(stores == expected, "plan: layer {}: its experts' gradients go to the host {} times", layer,
-                         stores);
-    const int64_t steps = std::ssize(stepped[layer]), planned = plan.step.planned ? expected : 0;
-    require<WrongResult>(steps == planned, "plan: layer {}: the host steps its experts {} times, expected {}", layer,
-                         steps, planned);
-    if (stores == 0) continue;
-    const Task& store = plan.tasks()[stored[layer].front()];
-    check_after(plan, ancestors, store, makers[layer], "stores gradients before the end of");
-    for (const int sum : sums[layer])
-      if (plan.tasks()[sum].kind == TaskKind::expert_gradient)
-        check_after(plan, ancestors, store, {sum}, "stores gradients before the end of");
-    if (steps == 0) continue;
-    const Task& step = plan.tasks()[stepped[layer].front()];
-    check_after(plan, ancestors, step, {store.id}, "steps experts before the end of");
-    if (!plan.step.clips) continue;
-    const int stage = plan.structure->lanes[step.lane].stage;
-    const Task* norm = find(plan, spans(plan, GroupKind::world) ? TaskKind::norm : TaskKind::squares, stage);
-    if (norm != nullptr) check_after(plan, ancestors, step, {norm->id}, "clips before the end of");
-  }
+  for (auto& [layer, sums] : sums_of(plan)) layers[layer].sums = sums;
+  for (int layer = 0; layer < plan.layers; ++layer) check_offloaded_layer(plan, ancestors, layer, layers[layer]);
 }
 
 }  // namespace moe

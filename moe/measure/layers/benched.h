@@ -51,6 +51,12 @@ struct Benched {
     const bool valid = overrun_share(run) <= kOverrunLimit;
     if (valid && (!best || disturbance(run) < disturbance(*best))) best = run;
   }
+  /// Replaces the run by the one that keep_best kept, if any; `attempt` counts the repeats before the last run.
+  void use_best(int attempt) {
+    if (!best) return;
+    run = *best;
+    run.repeats = attempt;
+  }
   const PackedPlan& plan() const { return plans[current]; }
   bool trains() const { return run.plan.vocabulary > 0; }
   std::vector<RankRun*> runs() const {

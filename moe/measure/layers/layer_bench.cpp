@@ -160,24 +160,17 @@ class LayerBench {
     const int attempts = trains() ? 1 : kAttempts;  // a training step cannot be repeated
     limit_ = TimeLimit(settings_.most_timed_s);
     for (int attempt = 0; !open.empty(); ++attempt) {
-      for (Benched* each : open) each->timed.assign(here_.size(), {}), each->replayed.assign(here_.size(), {});
-      probed_.assign(here_.size(), {});
-      for (Passes passes{0, 0}; passes.end < settings_.iterations; passes.begin = passes.end) {
-        passes.end = end_of_steps(open, passes.end);
-        run_passes(open, passes);
-        if (passes.end < settings_.iterations) pack(open, passes.end);
-      }
-      if (const int all = passes_to_fill(open); all > settings_.iterations)
-        run_passes(open, {settings_.iterations, all});
+      run_all_passes(open);
       for (Benched* each : open) each->run.repeats = attempt;
       std::erase_if(open, [&](const Benched* each) { return !disturbed(each->run); });
       const bool late = !open.empty() && attempt + 1 < attempts && limit_.exceeded(world());
       const bool last = late || attempt + 1 == attempts || (probes() && !open.empty() && !ranks.cores->takes_repeat());
       for (Benched* each : open) {
         each->keep_best();
-        if (!last && settings_.emulated)
+        if (last)
+          each->use_best(attempt);
+        else if (settings_.emulated)
           stretch(*each, {kLonger * each->run.dilation.factor, each->run.dilation.set_by});
-        if (last && each->best) each->run = *each->best, each->run.repeats = attempt;
         each->run.out_of_time |= late;
       }
       if (last) break;
@@ -189,6 +182,21 @@ class LayerBench {
     }
     for (Benched& each : benched_)
       if (!each.run.wrong && each.trains()) each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
+  }
+
+  // Times all passes of the open schedules: those that were asked for, and more if they are too short to judge.
+  void run_all_passes(const std::vector<Benched*>& open) {
+    for (Benched* each : open) {
+      each->timed.assign(here_.size(), {});
+      each->replayed.assign(here_.size(), {});
+    }
+    probed_.assign(here_.size(), {});
+    for (Passes passes{0, 0}; passes.end < settings_.iterations; passes.begin = passes.end) {
+      passes.end = end_of_steps(open, passes.end);
+      run_passes(open, passes);
+      if (passes.end < settings_.iterations) pack(open, passes.end);
+    }
+    if (const int all = passes_to_fill(open); all > settings_.iterations) run_passes(open, {settings_.iterations, all});
   }
 
   void run_passes(const std::vector<Benched*>& open, Passes passes) {
@@ -352,24 +360,33 @@ class LayerBench {
       if (iteration >= kFewestPasses &&
           limit_.exceeded(schedules.front()->ranks[place(rank)]->device(), *everyone, *stream))
         break;
-      if (probe) together(*everyone, *stream), probed_[place(rank)].push_back(probe->seconds());
+      if (probe) {
+        together(*everyone, *stream);
+        probed_[place(rank)].push_back(probe->seconds());
+      }
       for (size_t s = 0; s < schedules.size(); ++s) {
         Benched& each = *schedules[s];
+        timed_pass(rank, each, paces[s], iteration >= 0, *everyone, *stream);
         RankRun& mine = *each.ranks[place(rank)];
-        together(*everyone, *stream);
-        const RunTimes& times = settings_.in_step
-                                    ? mine.pass_in_step(*everyone)
-                                    : mine.pass(paces[s], {each.pacer.get(), rank, each.plan().planned->resources},
-                                                [&] { together(*everyone, *stream); });
-        if (iteration >= 0) append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
-        if (settings_.graphs) {
-          together(*everyone, *stream);
-          const double replayed_s = mine.replay().pass.end_s;
-          if (iteration >= 0) each.replayed[place(rank)].push_back(replayed_s);
-        }
         if (mine.model() != nullptr && !each.training.stepped(place(rank), mine, *everyone, *stream)) return;
       }
     }
+  }
+
+  // Runs a pass of a schedule, also as a graph if graphs are measured; `counts`: its times are kept.
+  void timed_pass(int rank, Benched& each, const std::vector<double>& paces, bool counts, Communicator& everyone,
+                  Stream& stream) {
+    RankRun& mine = *each.ranks[place(rank)];
+    together(everyone, stream);
+    const RunTimes& times = settings_.in_step
+                                ? mine.pass_in_step(everyone)
+                                : mine.pass(paces, {each.pacer.get(), rank, each.plan().planned->resources},
+                                            [&] { together(everyone, stream); });
+    if (counts) append_pass(each.run.plan, times, each.run.dilation.factor, each.timed[place(rank)]);
+    if (!settings_.graphs) return;
+    together(everyone, stream);
+    const double replayed_s = mine.replay().pass.end_s;
+    if (counts) each.replayed[place(rank)].push_back(replayed_s);
   }
 
   void profiled_passes(int rank) {

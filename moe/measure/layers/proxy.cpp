@@ -127,6 +127,37 @@ double reference_flops(const LayerCase& shape) {
   return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward has twice the FLOPs of a forward
 }
 
+namespace {
+
+// Returns the bytes of a slice of replicated weights' gradients. It is not cut, and contains those of all layers of a
+// stage.
+int64_t replicated_bytes(const Plan& plan, const GradientSlice& slice) {
+  int64_t bytes = 0;
+  for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
+    const bool end = plan.is_end(plan.gradients[g].layer);
+    if (!plan.gradients[g].alike || (g > static_cast<size_t>(slice.gradient) && end)) break;
+    bytes += plan.gradients[g].bytes;
+  }
+  return bytes;
+}
+
+// Returns the proxy's offset for the nominal plan's offset `at` into the gradients from `first` on: all bytes of whole
+// gradients before it, and the same share of the last one, in multiples of `grain` bytes.
+int64_t scaled_offset(const Plan& nominal, const Plan& proxy, int first, int64_t at, int64_t grain) {
+  int64_t passed = 0;
+  for (auto g = static_cast<size_t>(first);; ++g) {
+    const int64_t all = nominal.gradients[g].bytes, bytes = proxy.gradients[g].bytes;
+    if (at <= all || g + 1 == proxy.gradients.size()) {
+      const double share = static_cast<double>(at) / static_cast<double>(all);
+      return passed + std::llround(share * static_cast<double>(bytes / grain)) * grain;
+    }
+    at -= all;
+    passed += bytes;
+  }
+}
+
+}  // namespace
+
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary) {
   Plan plan = nominal;
   plan.shape = proxy;
@@ -143,30 +174,12 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   const int64_t grain = bytes_of(proxy.layer.dtype);
   for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {
-    if (plan.gradients[slice.gradient].alike) {  // not sliced, over all layers of a stage
-      slice.end = 0;
-      for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
-        const bool end = plan.is_end(plan.gradients[g].layer);
-        if (!plan.gradients[g].alike || (g > static_cast<size_t>(slice.gradient) && end)) break;
-        slice.end += plan.gradients[g].bytes;
-      }
+    if (plan.gradients[slice.gradient].alike) {
+      slice.end = replicated_bytes(plan, slice);
       continue;
     }
-    const auto scaled = [&](int64_t at) {  // the gradients that lie wholly before it, and its share of the last one
-      int64_t passed = 0;
-      for (auto g = static_cast<size_t>(slice.gradient);; ++g) {
-        const int64_t all = nominal.gradients[g].bytes, bytes = plan.gradients[g].bytes;
-        if (at > all && g + 1 < plan.gradients.size()) {
-          at -= all;
-          passed += bytes;
-          continue;
-        }
-        const double share = static_cast<double>(at) / static_cast<double>(all);
-        return passed + std::llround(share * static_cast<double>(bytes / grain)) * grain;
-      }
-    };
-    slice.begin = scaled(slice.begin);
-    slice.end = scaled(slice.end);
+    slice.begin = scaled_offset(nominal, plan, slice.gradient, slice.begin, grain);
+    slice.end = scaled_offset(nominal, plan, slice.gradient, slice.end, grain);
   }
   set_works(plan);
   check_plan(plan);
