@@ -109,7 +109,11 @@ class NcclCalls {
     std::vector<int> grouped;
     for (int r = 0; r < std::ssize(from.ranges); ++r) {
       const NsysRange& range = at(r);
-      if (range.thread != thread) grouped.clear(), depth = 0, thread = range.thread;
+      if (range.thread != thread) {
+        grouped.clear();
+        depth = 0;
+        thread = range.thread;
+      }
       if (range.name == "ncclGroupStart") ++depth;
       if (range.nccl && range.nccl->bytes) (depth > 0 ? grouped : calls_[r]).push_back(r);
       if (range.name == "ncclGroupEnd" && depth > 0 && --depth == 0 && !grouped.empty())
@@ -136,26 +140,32 @@ class NcclCalls {
     for (const int each : calls) {
       const NsysRange& range = at(each);
       if (range.nccl->communicator != first.nccl->communicator) return std::nullopt;
-      const auto bytes = static_cast<double>(*range.nccl->bytes);
       const bool sent = range.name == "ncclSend", received = range.name == "ncclRecv";
-      sends += sent ? 1 : 0, receives += received ? 1 : 0;
       if (!sent && !received && range.name != first.name) return std::nullopt;
-      // NCCL gives the bytes of one message, which is one rank's part if every rank has one.
-      const double whole = bytes * c.group_size;
-      c.elements_in += received ? 0 : range.name == "ncclReduceScatter" || range.name == "ncclAlltoAll" ? whole : bytes;
-      c.elements_out += sent ? 0 : range.name == "ncclAllGather" || range.name == "ncclAlltoAll" ? whole : bytes;
+      sends += sent ? 1 : 0;
+      receives += received ? 1 : 0;
+      add_elements(range, c);
     }
-    if (sends + receives > 0) {
-      if (sends + receives != std::ssize(calls)) return std::nullopt;
-      // PyTorch and users of NCCL write an AlltoAll as a group. A group with fewer messages belongs to pipeline stages.
-      const int most = std::max(sends, receives);
-      if (most > 1 && most < c.group_size - 1) return std::nullopt;
-      if (most > 1) c.name = "all_to_allv";
-    }
+    const int messages = sends + receives;
+    if (messages == 0) return c;
+    if (messages != std::ssize(calls)) return std::nullopt;
+    // PyTorch and users of NCCL write an AlltoAll as a group. A group with fewer messages belongs to pipeline stages.
+    const int most = std::max(sends, receives);
+    if (most > 1 && most < c.group_size - 1) return std::nullopt;
+    if (most > 1) c.name = "all_to_allv";
     return c;
   }
 
  private:
+  // Adds a call's bytes. NCCL gives those of one message, which is one rank's part if every rank has one.
+  static void add_elements(const NsysRange& call, CommArguments& c) {
+    const auto part = static_cast<double>(*call.nccl->bytes);
+    const double whole = part * c.group_size;
+    const bool is_alltoall = call.name == "ncclAlltoAll";
+    if (call.name != "ncclRecv") c.elements_in += is_alltoall || call.name == "ncclReduceScatter" ? whole : part;
+    if (call.name != "ncclSend") c.elements_out += is_alltoall || call.name == "ncclAllGather" ? whole : part;
+  }
+
   const NsysRange& at(int range) const { return from_.ranges[range]; }
 
   // Returns the call, or the end of a group of calls, in which a kernel of NCCL was launched; -1 if there is none.

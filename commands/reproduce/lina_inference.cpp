@@ -51,6 +51,38 @@ class Runs {
 
 using Row = PrintedInference;
 
+// Returns the 95th percentile of the AlltoAll's seconds of one of `layers` layers over all batches.
+double p95_of_layer(const ServingResult& result, int layer, int layers) {
+  std::vector<double> seconds;
+  for (size_t i = static_cast<size_t>(layer); i < result.alltoall_s.size(); i += static_cast<size_t>(layers))
+    seconds.push_back(result.alltoall_s[i]);
+  return p95(seconds);
+}
+
+// Returns a number that the paper prints over both models and the layers from the path's length on: the share of
+// batches placed again, or how many times Lina shortens a layer's AlltoAll, in the mean or at most.
+double over_models(const Row& row, Runs& runs) {
+  double sum = 0, most = 0;
+  int count = 0;
+  for (const std::string& model : kServedModels) {
+    const InferenceRun run{model, row.experts};
+    const ServingResult& lina = runs.of(run, "lina-serve");
+    if (row.metric == "placed_again") {
+      sum += lina.placed_again_share();
+      ++count;
+      continue;
+    }
+    const ServingResult& uniform = runs.of(run, "uniform");
+    const int layers = runs.of(run).layers;
+    for (int layer = run.length; layer < layers; ++layer, ++count) {
+      const double reduction = p95_of_layer(uniform, layer, layers) / p95_of_layer(lina, layer, layers);
+      sum += reduction;
+      most = std::max(most, reduction);
+    }
+  }
+  return row.metric == "alltoall_most" ? most : sum / count;
+}
+
 // Returns our number for a printed one, by the definition of its metric; none if it cannot be computed.
 std::optional<double> ours_of(const Row& row, Runs& runs) {
   if (!runs.any() || row.metric.starts_with("table6_")) return std::nullopt;
@@ -85,30 +117,7 @@ std::optional<double> ours_of(const Row& row, Runs& runs) {
     const double batch = std::accumulate(uniform.batch_s.begin(), uniform.batch_s.end(), 0.0);
     return row.metric == "alltoall_share" ? sum / batch : sum / static_cast<double>(uniform.batch_s.size());
   }
-  double sum = 0, most = 0;  // over both models
-  int layers = 0;
-  for (const std::string& model : kServedModels) {
-    run.model = model;
-    if (row.metric == "placed_again") {
-      sum += variant("lina-serve").placed_again_share();
-      ++layers;
-      continue;
-    }
-    const auto of_layer = [&](std::string_view name, int layer) {
-      const int all = runs.of(run).layers;
-      std::vector<double> seconds;
-      const std::vector<double>& of_all = variant(name).alltoall_s;
-      for (size_t i = static_cast<size_t>(layer); i < of_all.size(); i += static_cast<size_t>(all))
-        seconds.push_back(of_all[i]);
-      return p95(seconds);
-    };
-    for (int layer = run.length; layer < runs.of(run).layers; ++layer, ++layers) {
-      const double reduction = of_layer("uniform", layer) / of_layer("lina-serve", layer);
-      sum += reduction;
-      most = std::max(most, reduction);
-    }
-  }
-  return row.metric == "alltoall_most" ? most : sum / layers;
+  return over_models(row, runs);
 }
 
 struct Metric {
