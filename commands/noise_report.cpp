@@ -38,15 +38,59 @@ std::vector<double> popularity(int64_t experts, double exponent, uint64_t seed, 
   return all;
 }
 
-// Returns the rows of each rank's experts over the mean; with padding, every expert has as many as the most popular.
-std::vector<double> loads(const LayerCase& shape, int ranks, std::vector<double> popularity) {
+// Returns the probability that fewer than k of the experts other than e have arrived, for each e; arrived: the
+// probability of each.
+std::vector<double> fewer_before(const std::vector<double>& arrived, size_t k) {
+  const size_t n = arrived.size();
+  // Distributions of the number of arrivals among the experts before e, and among those from e on, as far as k - 1.
+  std::vector<std::vector<double>> before(n + 1, std::vector<double>(k)), from(before);
+  before[0][0] = from[n][0] = 1;
+  for (size_t e = 0; e < n; ++e)
+    for (size_t m = 0; m < k; ++m)
+      before[e + 1][m] = before[e][m] * (1 - arrived[e]) + (m > 0 ? before[e][m - 1] * arrived[e] : 0);
+  for (size_t e = n; e-- > 0;)
+    for (size_t m = 0; m < k; ++m)
+      from[e][m] = from[e + 1][m] * (1 - arrived[e]) + (m > 0 ? from[e + 1][m - 1] * arrived[e] : 0);
+  std::vector<double> fewer(n);
+  for (size_t e = 0; e < n; ++e) {
+    double others = 0;  // probability of at most k - 1 - m arrivals behind e
+    for (size_t m = k; m-- > 0;) {
+      others += from[e + 1][k - 1 - m];
+      fewer[e] += before[e][m] * others;
+    }
+  }
+  return fewer;
+}
+
+// Returns each expert's probability to be among the k experts of a token, drawn one after the other by their weights
+// among those not drawn yet. Experts that arrive after exponential times at rates of their weights arrive in the order
+// of such draws, so expert e is chosen if it arrives at a time t with fewer than k others before it. The integral over
+// t is taken over log t, where a sum over equal steps converges exponentially.
+std::vector<double> chosen_shares(const std::vector<double>& weights, size_t k) {
+  constexpr double kStep = 0.05, kEarly = 1e-14, kLate = 45;  // e^-45 is below a double's precision
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  const double first = std::log(kEarly / sum), last = std::log(kLate / std::ranges::min(weights));
+  std::vector<double> shares(weights.size()), arrived(weights.size());
+  for (double log_t = first; log_t < last; log_t += kStep) {
+    const double t = std::exp(log_t);
+    for (size_t e = 0; e < weights.size(); ++e) arrived[e] = -std::expm1(-weights[e] * t);
+    const std::vector<double> fewer = fewer_before(arrived, k);
+    for (size_t e = 0; e < weights.size(); ++e) shares[e] += kStep * weights[e] * t * (1 - arrived[e]) * fewer[e];
+  }
+  return shares;
+}
+
+// Returns the expected rows of each rank's experts over the mean. With padding, every expert has as many as the most
+// popular one.
+std::vector<double> loads(const LayerCase& shape, int ranks, const std::vector<double>& popularity) {
   const ParallelShape& p = shape.parallel;
-  const double mean = std::accumulate(popularity.begin(), popularity.end(), 0.0) / p.ep;
-  const auto on_a_rank = static_cast<std::ptrdiff_t>(popularity.size()) / p.ep;
-  if (pads_to_largest_load(shape)) std::ranges::fill(popularity, *std::ranges::max_element(popularity));
+  std::vector<double> rows = chosen_shares(popularity, static_cast<size_t>(shape.layer.top_k));
+  const double mean = std::accumulate(rows.begin(), rows.end(), 0.0) / p.ep;
+  const auto on_a_rank = static_cast<std::ptrdiff_t>(rows.size()) / p.ep;
+  if (pads_to_largest_load(shape)) std::ranges::fill(rows, *std::ranges::max_element(rows));
   std::vector<double> by_rank;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto first = popularity.begin() + place_in(p, GroupKind::ep, rank) * on_a_rank;
+    const auto first = rows.begin() + place_in(p, GroupKind::ep, rank) * on_a_rank;
     by_rank.push_back(std::accumulate(first, first + on_a_rank, 0.0) / mean);
   }
   return by_rank;

@@ -41,7 +41,8 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   Row& row = rows_.emplace_back();
   row.layer = task.layer;
   row.kind = task.kind;
-  layers_ = std::max(layers_, task.layer + 1);
+  // The ends and the step count as layers behind the last one.
+  if (part_of(task.kind) == TaskPart::attention) layers_ = std::max(layers_, task.layer + 1);
   const auto [size, step] = rank_loops::spacing_of(task, parallel);
   row.group_size = static_cast<uint32_t>(size);
   row.group_step = static_cast<uint32_t>(step);

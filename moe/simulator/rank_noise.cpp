@@ -66,7 +66,7 @@ double factor_at(const RankNoise& noise, double p, double z) {
 
 std::vector<TaskKind> routed_kinds() {
   using enum TaskKind;
-  return {dispatch, expert, expert_dx, expert_dw, combine};
+  return {dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange};
 }
 
 void check_noise(const RankNoise& noise, int ranks, int layers) {

@@ -19,7 +19,8 @@ struct Straggler {
   double factor = 1;
 };
 
-/// Returns dispatch, combine, and expert with its halves: the tasks that take longer if the gate sends more rows.
+/// Returns the tasks that take longer if the gate sends more rows to a rank's experts: the experts, the exchanges over
+/// EP, and what moves the same rows over ESP.
 std::vector<TaskKind> routed_kinds();
 
 struct RankNoise {

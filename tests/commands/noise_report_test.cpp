@@ -63,15 +63,80 @@ TEST(NoiseFlags, LoadsFollowThePlacement) {
           for (const auto& [place, rows] : of_place) sum += rows;
           EXPECT_NEAR(sum, p.ep, 1e-12);
           ++drawn;
-          if (p.ep != 12) continue;  // one expert a place: the law itself, in any order
-          std::vector<double> found, law;
-          for (const auto& [place, rows] : of_place) found.push_back(rows);
-          for (int e = 1; e <= 12; ++e) law.push_back(std::pow(e, -1.1));
-          const double mean = std::accumulate(law.begin(), law.end(), 0.0) / 12;
-          std::ranges::sort(found, std::greater<>());
-          for (size_t e = 0; e < 12; ++e) EXPECT_NEAR(found[e], law[e] / mean, 1e-12);
         }
   EXPECT_EQ(drawn, 100);
+}
+
+// Returns the loads of ranks with one expert each, from the most popular one on.
+std::vector<double> falling_loads(double zipf, int64_t top_k) {
+  LayerCase shape = dropless(12, 2, 1, false);
+  shape.layer.top_k = top_k;
+  NoiseFlags flags;
+  flags.zipf = zipf;
+  std::vector<double> load = noise_of(flags, shape).load;
+  std::ranges::sort(load, std::greater<>());
+  std::vector<double> of_experts;
+  for (size_t rank = 0; rank < load.size(); rank += 2) of_experts.push_back(load[rank]);
+  return of_experts;
+}
+
+std::vector<double> zipf_law(double exponent) {
+  std::vector<double> law;
+  for (int e = 1; e <= 12; ++e) law.push_back(std::pow(e, -exponent));
+  const double sum = std::accumulate(law.begin(), law.end(), 0.0);
+  for (double& share : law) share /= sum;
+  return law;
+}
+
+TEST(NoiseFlags, OneChoiceFollowsTheLaw) {
+  for (const double exponent : {0.0, 0.4, 1.1, 3.0, 10.0}) {
+    const std::vector<double> found = falling_loads(exponent, 1), law = zipf_law(exponent);
+    for (size_t e = 0; e < 12; ++e) EXPECT_NEAR(found[e], 12 * law[e], 1e-11) << exponent;
+  }
+}
+
+// An expert is the first choice of a token, or the second after another expert.
+TEST(NoiseFlags, TheSecondChoiceIsAnotherExpert) {
+  for (const double exponent : {0.0, 0.4, 1.1, 3.0, 10.0}) {
+    const std::vector<double> found = falling_loads(exponent, 2), law = zipf_law(exponent);
+    for (size_t e = 0; e < 12; ++e) {
+      double share = law[e];
+      for (size_t first = 0; first < 12; ++first)
+        if (first != e) {
+          double others = 0;
+          for (size_t other = 0; other < 12; ++other) others += other != first ? law[other] : 0;
+          share += law[first] * law[e] / others;
+        }
+      EXPECT_NEAR(found[e], 12 * share / 2, 1e-11) << exponent << ", expert " << e;
+    }
+  }
+}
+
+TEST(NoiseFlags, ChoicesAreDrawnOneAfterTheOther) {
+  constexpr int kTokens = 100000;
+  for (const int64_t k : {3, 7, 11}) {
+    std::vector<double> rows(12);
+    const std::vector<double> law = zipf_law(1.1);
+    for (int token = 0; token < kTokens; ++token) {
+      std::vector<double> left = law;
+      for (int64_t choice = 0; choice < k; ++choice) {
+        double at = random_uniform(5, static_cast<uint64_t>(token), static_cast<uint64_t>(choice)) *
+                    std::accumulate(left.begin(), left.end(), 0.0);
+        size_t e = 0;
+        while (e + 1 < left.size() && (left[e] == 0 || (at -= left[e]) > 0)) ++e;
+        left[e] = 0;
+        rows[e] += 12.0 / static_cast<double>(k) / kTokens;
+      }
+    }
+    const std::vector<double> found = falling_loads(1.1, k);
+    for (size_t e = 0; e < 12; ++e) EXPECT_NEAR(found[e], rows[e], 0.02) << k << " choices, expert " << e;
+  }
+}
+
+// A token that goes to every expert makes all of them alike, however popular they are.
+TEST(NoiseFlags, AllExpertsOfATokenAreAlike) {
+  for (const double exponent : {0.4, 3.0, 10.0})
+    for (const double load : falling_loads(exponent, 12)) EXPECT_NEAR(load, 1, 1e-11) << exponent;
 }
 
 TEST(NoiseFlags, LayersHavePopularExpertsOfTheirOwn) {

@@ -238,6 +238,18 @@ TEST_F(SimulateVerb, NoiseIsOfModelsAndOfContentionToo) {
     }
 }
 
+// Steps of models, with dense layers at their ends or not, have popular experts in every MoE layer.
+TEST_F(SimulateVerb, UnevenRoutingIsOfWholeStepsToo) {
+  for (const std::vector<std::string>& model : {std::vector<std::string>{"qwen3-30b-a3b", "2"}, {"deepseek-v3", "5"}}) {
+    const Printed printed = run({"simulate", "--model", model[0], "--layers", model[1], "--cluster", "h100-8",
+                                 "--schedule", "tutel,fsmoe", "--capacity-factor", "none", "--zipf", "1", "--json"});
+    ASSERT_EQ(printed.exit_code, 0) << printed.err;
+    const Json document = Json::parse(printed.out);
+    for (const Json& row : document["schedules"])
+      EXPECT_GT(row["noise"]["median_s"], row["noise"]["even_s"]) << model[0] << ", " << row["schedule"];
+  }
+}
+
 // "6 layers, 3 MoE": wherever a model is named.
 TEST_F(SimulateVerb, DenseLayersOfAModelAreSaid) {
   const std::string text = "schema = 1\nname = \"some-dense\"\nsource = \"a test\"\nlayers = 6\nmoe_every = 2\n";
