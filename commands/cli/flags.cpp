@@ -265,7 +265,9 @@ namespace {
 
 void add_noise(CLI::App& verb, commands::NoiseFlags& noise) {
   add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", {0, 10});
-  verb.add_option("--straggler", noise.stragglers, "slow ranks: all their tasks, and so their collectives")->type_name("RANK:FACTOR[,..]")->delimiter(',');
+  verb.add_option("--straggler", noise.stragglers, "slow ranks: all their tasks, and so their collectives")
+      ->type_name("RANK:FACTOR[,..]")
+      ->delimiter(',');
   add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", {0, 10});
   add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", {1, 1e6});
   add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
