@@ -210,55 +210,81 @@ double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   return least(choice.forward, Phase::forward) + least(choice.backward, Phase::backward);
 }
 
-}  // namespace
-
 // For every number of rows to which some pair pads, all degrees that divide it are tried as without padding, each phase
 // separately, in the order of their bounds. If the best pair needs fewer rows, it is considered with those rows. It
 // wins with more rows only if a measured curve falls; then the pairs that need exactly these rows are tried one by one.
-LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) {
-  const Schedule& schedule = layer.schedule;
-  const LayerPricer& pricer = layer.pricer;
-  std::optional<LayerResult> best;
-  PriceNotes notes;
-  double least_s = std::numeric_limits<double>::max();
-  bool exact = true;
-  for (const DegreeChoice& sized : sized_choices(schedule, pricer, choice)) {
+class PaddedSearch {
+ public:
+  explicit PaddedSearch(const LayerReplay& layer) : schedule_(layer.schedule), pricer_(layer.pricer), layer_(layer) {}
+
+  LayerResult run(const DegreeChoice& choice) {
+    for (const DegreeChoice& sized : sized_choices(schedule_, pricer_, choice))
+      for (const auto& [bound_s, rows] : by_bound(sized)) {
+        if (best_ && !better(bound_s, best_->total_s())) break;
+        try_rows(rows, sized);
+      }
+    for (const PriceNote& note : notes_) pricer_.note(note);
+    best_->exact_order = exact_;
+    if (!exact_) best_->gap = std::max(0.0, best_->total_s() / least_s_ - 1);
+    return *best_;
+  }
+
+ private:
+  LayerReplay replay_of(const LayerPricer& padded) const { return {schedule_, padded, layer_.store}; }
+
+  // Returns the numbers of rows to which the choice's pairs pad, each after its bound in seconds, in order.
+  std::vector<std::pair<double, int64_t>> by_bound(const DegreeChoice& sized) const {
     std::set<int64_t> wanted;
-    for_each_pair(schedule, pricer, sized, [&](int f, int b) { wanted.insert(rows_of(pricer.shape(), f, b)); });
+    for_each_pair(schedule_, pricer_, sized, [&](int f, int b) { wanted.insert(rows_of(pricer_.shape(), f, b)); });
     std::vector<std::pair<double, int64_t>> order;
     for (const int64_t rows : wanted) {
-      const LayerPricer padded = with_rows(pricer, rows);
-      order.emplace_back(least_of_degrees({schedule, padded, layer.store}, sized), rows);
+      const LayerPricer padded = with_rows(pricer_, rows);
+      order.emplace_back(least_of_degrees(replay_of(padded), sized), rows);
     }
     std::ranges::sort(order);
-    for (const auto& [bound_s, rows] : order) {
-      if (best && !better(bound_s, best->total_s())) break;
-      const LayerPricer padded = with_rows(pricer, rows);
-      const auto keep = [&](const LayerResult& result) {
-        if (best && !better(result.total_s(), best->total_s())) return;
-        best = result;
-        notes = padded.notes();
-      };
-      const LayerResult any = tune_degrees({schedule, padded, layer.store}, sized);
-      least_s = std::min(least_s, any.total_s() / (1 + any.gap));
-      exact = exact && any.exact_order;
-      if (rows_of(pricer.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows) {
-        keep(any);
-      } else if (!best || better(any.total_s(), best->total_s())) {
-        for_each_pair(schedule, padded, sized, [&](int f, int b) {
-          if (rows_of(pricer.shape(), f, b) != rows) return;
-          if (f > 1 && too_small(schedule, padded, f, sized.min_chunk_bytes)) return;
-          DegreeChoice both = sized;
-          both.forward = f, both.backward = b;
-          keep(tune_degrees({schedule, padded, layer.store}, both));
-        });
-      }
-    }
+    return order;
   }
-  for (const PriceNote& note : notes) pricer.note(note);
-  best->exact_order = exact;
-  if (!exact) best->gap = std::max(0.0, best->total_s() / least_s - 1);
-  return *best;
-}
+
+  void try_rows(int64_t rows, const DegreeChoice& sized) {
+    const LayerPricer padded = with_rows(pricer_, rows);
+    const LayerResult any = tune_degrees(replay_of(padded), sized);
+    least_s_ = std::min(least_s_, any.total_s() / (1 + any.gap));
+    exact_ = exact_ && any.exact_order;
+    const bool needs_rows = rows_of(pricer_.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows;
+    if (needs_rows)
+      keep(any, padded);
+    else if (!best_ || better(any.total_s(), best_->total_s()))
+      try_pairs(rows, sized, padded);
+  }
+
+  void try_pairs(int64_t rows, const DegreeChoice& sized, const LayerPricer& padded) {
+    for_each_pair(schedule_, padded, sized, [&](int f, int b) {
+      if (rows_of(pricer_.shape(), f, b) != rows) return;
+      if (f > 1 && too_small(schedule_, padded, f, sized.min_chunk_bytes)) return;
+      DegreeChoice both = sized;
+      both.forward = f;
+      both.backward = b;
+      keep(tune_degrees(replay_of(padded), both), padded);
+    });
+  }
+
+  void keep(const LayerResult& result, const LayerPricer& padded) {
+    if (best_ && !better(result.total_s(), best_->total_s())) return;
+    best_ = result;
+    notes_ = padded.notes();
+  }
+
+  const Schedule& schedule_;
+  const LayerPricer& pricer_;
+  const LayerReplay& layer_;
+  std::optional<LayerResult> best_;
+  PriceNotes notes_;  // on the best result's prices
+  double least_s_ = std::numeric_limits<double>::max();
+  bool exact_ = true;
+};
+
+}  // namespace
+
+LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice) { return PaddedSearch(layer).run(choice); }
 
 }  // namespace moe::search

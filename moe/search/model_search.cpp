@@ -252,8 +252,9 @@ void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double lea
   }
 }
 
-ModelResult ModelSearch::tune_iteration(const Asked& asked) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+namespace {
+
+void require_iteration(const Schedule& schedule, const ModelShape& model) {
   check_shape(schedule, model.shape);
   require_usable(model.shape.parallel.pp == 1 || schedule.iteration == IterationOrder::any, schedule,
                  "found {} pipeline stages, expected 1", model.shape.parallel.pp);
@@ -263,6 +264,13 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   require_usable(model.shape.parallel.pp == 1 || passes <= kMostStagedPasses, schedule,
                  "found {} layers of {} micro-batches on {} stages, expected at most {} in all", model.layers,
                  model.micro_batches, model.shape.parallel.pp, kMostStagedPasses);
+}
+
+}  // namespace
+
+ModelResult ModelSearch::tune_iteration(const Asked& asked) {
+  const auto& [schedule, pricer, model, strategy, choice] = asked;
+  require_iteration(schedule, model);
   const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 can't capture structured bindings
     return !asked.choice.holds || asked.choice.holds(request);
   };
@@ -283,22 +291,30 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
     const auto known = choice.known_s.find(rival);
     if (fits && known != choice.known_s.end() && !search::better(known->second, best.total_s())) continue;
-    try {
-      ModelResult other = tune(*rival, apart, model, choice, strategy);
-      const bool other_fits = holds(memory_request(other.plan));
-      const bool takes = other_fits == fits ? search::better(other.total_s(), best.total_s()) : other_fits;
-      if (!takes) continue;
-      other.bound_s = other.at_least_s = best.bound_s;
-      other.variant = other.variant != nullptr ? other.variant : rival;
-      best = std::move(other);
-      fits = other_fits;
-    } catch (const BadInput&) {  // a schedule that can't have the model, the prices or the requested degrees
-    }
+    std::optional<ModelResult> other = tune_rival(asked, *rival, apart);
+    if (!other) continue;
+    const bool other_fits = holds(memory_request(other->plan));
+    const bool takes = other_fits == fits ? search::better(other->total_s(), best.total_s()) : other_fits;
+    if (!takes) continue;
+    other->bound_s = other->at_least_s = best.bound_s;
+    best = std::move(*other);
+    fits = other_fits;
   }
   if (best.variant != nullptr) price(pricer, best.plan);  // adds its notes
   best.schedule = schedule.name;
   best.plan.schedule = schedule.name;
   return best;
+}
+
+std::optional<ModelResult> ModelSearch::tune_rival(const Asked& asked, const Schedule& rival,
+                                                   const LayerPricer& pricer) {
+  try {
+    ModelResult result = tune(rival, pricer, asked.model, asked.choice, asked.strategy);
+    if (result.variant == nullptr) result.variant = &rival;
+    return result;
+  } catch (const BadInput&) {
+    return std::nullopt;
+  }
 }
 
 ModelResult ModelSearch::order_iteration(const Asked& asked, int keep) {
@@ -391,6 +407,36 @@ void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   options.push_back(option);
 }
 
+// Returns the degree whose backward with these slices is the fastest.
+int best_degree(const ModelQuestion& asked, const std::vector<int>& tried, const PhaseBound& bound, int fixed,
+                const LayerSlices& slices) {
+  int best = std::max(fixed, 1);
+  double least_s = std::numeric_limits<double>::max();
+  const auto from = [&](int degree) { return bound.pass_from(degree); };
+  for (const int r : tried) {
+    if (none_from(r, least_s, from)) break;
+    const double seconds = asked.layer.backward_with({r}, slices);
+    if (!better(seconds, least_s)) continue;
+    best = r;
+    least_s = seconds;
+  }
+  return best;
+}
+
+// Returns the option with the order of its lanes, its own or one of `orders`, that is the fastest with these slices.
+BackwardOption best_ordered(const ModelQuestion& asked, BackwardOption option, const std::vector<LaneOrder>& orders,
+                            const LayerSlices& slices) {
+  double least_s = asked.layer.backward_with(option, slices);
+  for (const LaneOrder& order : orders) {
+    const BackwardOption ordered{option.degree, order};
+    const double seconds = asked.layer.backward_with(ordered, slices);
+    if (!better(seconds, least_s)) continue;
+    option = ordered;
+    least_s = seconds;
+  }
+  return option;
+}
+
 // Returns the best backwards for several ways to send a layer's gradients, and their neighbours.
 std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
   const Schedule& schedule = asked.schedule();
@@ -404,17 +450,7 @@ std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int de
   std::vector<BackwardOption> options;
   const std::vector<int> tried = tried_degrees(fixed, pricer);
   const PhaseBound bound = asked.layer.bound(Phase::backward);
-  const auto from = [&](int degree) { return bound.pass_from(degree); };
-  for (const LayerSlices& slices : samples) {
-    int best = std::max(fixed, 1);
-    double least = std::numeric_limits<double>::max();
-    for (const int r : tried) {
-      if (none_from(r, least, from)) break;
-      if (const double seconds = asked.layer.backward_with({r}, slices); better(seconds, least))
-        best = r, least = seconds;
-    }
-    add(options, {best});
-  }
+  for (const LayerSlices& slices : samples) add(options, {best_degree(asked, tried, bound, fixed, slices)});
   if (!apart) add(options, {degree_forward});
   for (size_t i = options.size(); i-- > 0 && fixed == 0;)
     for (const int r : {options[i].degree - 1, options[i].degree + 1})
@@ -423,16 +459,8 @@ std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int de
     std::vector<LaneOrder> orders = backward_orders(asked.layer, options[i].degree);
     if (!orders.empty())
       for (const LaneOrder& order : lane_orders(static_cast<size_t>(options[i].degree))) orders.push_back(order);
-    for (const LayerSlices& slices : samples) {
-      BackwardOption best = options[i];
-      double least = asked.layer.backward_with(best, slices);
-      for (const LaneOrder& order : orders) {
-        const BackwardOption ordered{best.degree, order};
-        if (const double seconds = asked.layer.backward_with(ordered, slices); better(seconds, least))
-          best = ordered, least = seconds;
-      }
-      add(options, best);
-    }
+    const BackwardOption option = options[i];  // add() may move it
+    for (const LayerSlices& slices : samples) add(options, best_ordered(asked, option, orders, slices));
   }
   return options;
 }

@@ -70,6 +70,8 @@ class ModelSearch {
   };
   ModelResult tune_as(const Asked& asked, const LayerResult& layer);
   ModelResult tune_iteration(const Asked& asked);
+  /// Tunes a rival; none if it cannot have the model, the prices or the requested degrees.
+  std::optional<ModelResult> tune_rival(const Asked& asked, const Schedule& rival, const LayerPricer& pricer);
   static ModelResult order_iteration(const Asked& asked, int keep);
   void try_degrees(const Asked& asked, LayerResult& layer, double least_s);
 

@@ -81,6 +81,52 @@ bool waits_in_any_order(const Task& task, const Task& before) {
   return task.kind != TaskKind::recv || part_of(before.kind) == TaskPart::stages;
 }
 
+struct Pass {
+  Phase phase;
+  int micro_batch, layer;
+};
+
+// The first tasks, last tasks and weight halves of a layer's pass over a micro-batch.
+struct PassTasks {
+  std::vector<int> begins, ends, weights;
+};
+
+// The cells (a layer of a micro-batch) of a stage's passes, in the base plan's order.
+struct StagePasses {
+  std::vector<size_t> forwards, backwards;
+};
+
+// The passes of an iteration, by cell and by stage.
+struct Passes {
+  explicit Passes(const Plan& plan)
+      : layers(plan.layers),
+        forwards(static_cast<size_t>(plan.layers) * static_cast<size_t>(plan.micro_batches)),
+        backwards(forwards),
+        stages(plan.split().stages) {}
+
+  size_t cell(int micro_batch, int layer) const { return static_cast<size_t>(micro_batch * layers + layer); }
+  const PassTasks& of(const Pass& pass) const {
+    return (pass.phase == Phase::forward ? forwards : backwards)[cell(pass.micro_batch, pass.layer)];
+  }
+  PassTasks& of(const Task& task) {
+    return (task.runs_in() == Phase::forward ? forwards : backwards)[cell(task.micro_batch, task.layer)];
+  }
+  void append(int stage, const Task& task) {
+    std::vector<size_t>& in_order = task.runs_in() == Phase::forward ? stages[stage].forwards : stages[stage].backwards;
+    const size_t own = cell(task.micro_batch, task.layer);
+    if (in_order.empty() || in_order.back() != own) in_order.push_back(own);
+  }
+
+  int layers;
+  std::vector<PassTasks> forwards, backwards;  // by cell
+  std::vector<StagePasses> stages;
+};
+
+bool in_same_pass(const Task& a, const Task& b) {
+  return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
+         a.micro_batch == b.micro_batch;
+}
+
 // The tasks of an iteration and the tasks that each waits for in any order of lanes. In `base`, passes follow each
 // other and each layer's gradients are sent in slices of their own.
 struct Iteration {
@@ -106,27 +152,15 @@ struct Iteration {
 
  private:
   void add_unit(const Task& sends);
-  void add_passes(int keep, IterationOrder order);
+  Passes passes() const;
+  void limit_memory(const Passes& all, int keep);
+  void order_turns(const Passes& all, IterationOrder order);
   void add_sums();
   void add_edges(const std::vector<int>& first, const std::vector<int>& then) {
     for (const int id : then) after[id].insert(after[id].end(), first.begin(), first.end());
   }
 };
 
-// The first tasks, last tasks and weight halves of a layer's pass over a micro-batch.
-struct PassTasks {
-  std::vector<int> begins, ends, weights;
-};
-
-// The cells (a layer of a micro-batch) of a stage's passes, in the base plan's order.
-struct StagePasses {
-  std::vector<size_t> forwards, backwards;
-};
-
-struct Pass {
-  Phase phase;
-  int micro_batch, layer;
-};
 using Turn = std::vector<Pass>;
 
 // Returns the passes of a phase of a micro-batch in order.
@@ -195,7 +229,9 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
       }
     }
   }
-  add_passes(keep, order);
+  const Passes all = passes();
+  limit_memory(all, keep);
+  order_turns(all, order);
   add_sums();
   for (std::vector<int>& list : after) {
     std::ranges::sort(list);
@@ -223,51 +259,50 @@ void Iteration::add_unit(const Task& sends) {
   stream->units.push_back(std::move(unit));
 }
 
-void Iteration::add_passes(int keep, IterationOrder order) {
-  const StageSplit split = base.split();
-  const int layers = base.layers, cells = layers * base.micro_batches;
-  std::vector<PassTasks> forwards(cells), backwards(forwards);
-  const auto cell_of = [&](const Task& task) { return static_cast<size_t>(task.micro_batch * layers + task.layer); };
-  const auto pass = [&](const Task& task) -> PassTasks& {
-    return task.runs_in() == Phase::forward ? forwards[cell_of(task)] : backwards[cell_of(task)];
-  };
-  const auto same_pass = [&](const Task& a, const Task& b) {
-    return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
-           a.micro_batch == b.micro_batch;
-  };
-  std::vector<StagePasses> stages(split.stages);
+Passes Iteration::passes() const {
+  Passes all(base);
   std::vector<bool> leads_on(tasks().size());
   for (const Task& task : tasks()) {
-    if (task.kind == TaskKind::recv) pass(task).begins.push_back(task.id);  // it needs memory
+    if (task.kind == TaskKind::recv) all.of(task).begins.push_back(task.id);  // it needs memory
     if (!is_of_layer(task.kind)) continue;
     bool begins = true;
     for (const int other : after[task.id])
-      if (same_pass(this->task(other), task)) begins = false, leads_on[other] = true;
-    if (begins) pass(task).begins.push_back(task.id);
-    if (is_weight_half(task)) pass(task).weights.push_back(task.id);
-    StagePasses& stage = stages[base.structure->lanes[task.lane].stage];
-    std::vector<size_t>& in_order = task.runs_in() == Phase::forward ? stage.forwards : stage.backwards;
-    if (in_order.empty() || in_order.back() != cell_of(task)) in_order.push_back(cell_of(task));
+      if (in_same_pass(this->task(other), task)) {
+        begins = false;
+        leads_on[other] = true;
+      }
+    if (begins) all.of(task).begins.push_back(task.id);
+    if (is_weight_half(task)) all.of(task).weights.push_back(task.id);
+    all.append(base.structure->lanes[task.lane].stage, task);
   }
   for (const Task& task : tasks())
-    if (is_of_layer(task.kind) && !leads_on[task.id]) pass(task).ends.push_back(task.id);
+    if (is_of_layer(task.kind) && !leads_on[task.id]) all.of(task).ends.push_back(task.id);
+  return all;
+}
+
+// A stage keeps the activations of at most `keep` passes, and the inputs of few weight halves.
+void Iteration::limit_memory(const Passes& all, int keep) {
+  const StageSplit split = base.split();
   for (int s = 0; s < split.stages; ++s) {
-    const StagePasses& stage = stages[s];
+    const StagePasses& stage = all.stages[s];
     for (size_t n = static_cast<size_t>(keep); n < stage.forwards.size(); ++n)
-      add_edges(backwards[stage.backwards[n - keep]].ends, forwards[stage.forwards[n]].begins);
+      add_edges(all.backwards[stage.backwards[n - keep]].ends, all.forwards[stage.forwards[n]].begins);
     const auto late = static_cast<size_t>(std::max(2, s * layers_in(split, s) / split.virtual_stages));
     for (size_t n = late; n < stage.backwards.size(); ++n) {
       const size_t earlier = stage.backwards[n - late], later = stage.backwards[n];
-      const bool same_batch = earlier / static_cast<size_t>(layers) == later / static_cast<size_t>(layers);
-      if (split.stages > 1 || same_batch) add_edges(backwards[earlier].weights, backwards[later].begins);
+      const auto layers = static_cast<size_t>(base.layers);
+      const bool same_batch = earlier / layers == later / layers;
+      if (split.stages > 1 || same_batch) add_edges(all.backwards[earlier].weights, all.backwards[later].begins);
     }
   }
+}
+
+void Iteration::order_turns(const Passes& all, IterationOrder order) {
   std::vector<int> last_ends;  // of the previous turn
-  for (const Turn& turn : turns_of(order, layers, base.micro_batches)) {
+  for (const Turn& turn : turns_of(order, base.layers, base.micro_batches)) {
     std::vector<int> ends;
     for (const Pass& member : turn) {
-      const auto cell = static_cast<size_t>(member.micro_batch * layers + member.layer);
-      const PassTasks& own = member.phase == Phase::forward ? forwards[cell] : backwards[cell];
+      const PassTasks& own = all.of(member);
       if (leads(member, turn)) add_edges(last_ends, own.begins);
       ends.insert(ends.end(), own.ends.begin(), own.ends.end());
     }

@@ -445,6 +445,13 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
 
 namespace {
 
+// Returns the cells of a row's run: its time and the prediction's error.
+std::vector<std::string> run_cells(const CaseRecord* trial) {
+  if (trial == nullptr) return {"-", "-"};
+  if (!ran_well(*trial)) return {"-", std::string(name_of(trial->status))};
+  return {three_digits(run_s(*trial)), fmt::format("{:+.2f} %", 100 * error_of(*trial))};
+}
+
 // Returns the table of the ranking and the number of rows shown.
 std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
@@ -470,12 +477,8 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
                                    commands::degree_range(row->degrees_backward.first, row->degrees_backward.second),
                                    three_digits(row->total_s())};
     if (!answer.trials.empty()) {
-      const CaseRecord* trial = trial_of(answer, row->schedule->name, current);
-      const bool well = trial != nullptr && ran_well(*trial);
-      cells.push_back(well ? three_digits(run_s(*trial)) : "-");
-      cells.push_back(well     ? fmt::format("{:+.2f} %", 100 * error_of(*trial))
-                      : !trial ? "-"
-                               : std::string(name_of(trial->status)));
+      const std::vector<std::string> run = run_cells(trial_of(answer, row->schedule->name, current));
+      cells.insert(cells.end(), run.begin(), run.end());
     }
     if (tutel != nullptr) cells.push_back(fmt::format("{:.3f}x", tutel->total_s() / row->total_s()));
     for (const double bound_s : {least_bound_s(answer), row->bound_s})

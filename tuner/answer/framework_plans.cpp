@@ -242,25 +242,41 @@ struct SettingsWords {
   std::vector<std::string> notes;
 };
 
+// The frameworks without a plan, by the reason.
+class RefusedFrameworks {
+ public:
+  void add(const std::string& reason, std::string_view framework) {
+    const auto known = std::ranges::find(by_reason_, reason, [](const auto& refused) { return refused.first; });
+    if (known != by_reason_.end())
+      known->second.push_back(framework);
+    else
+      by_reason_.push_back({reason, {framework}});
+  }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> lines;
+    for (const auto& [reason, keys] : by_reason_) lines.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));
+    return lines;
+  }
+
+ private:
+  std::vector<std::pair<std::string, std::vector<std::string_view>>> by_reason_;
+};
+
 SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bool tight, bool any_runs) {
   std::vector<std::string> items;
   const auto runs = [&](const FrameworkPlans& plans) { return plans.framework->lists(use.schedule->name); };
   if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
     items.push_back(fmt::format("{} runs in moetune alone", use.schedule->name));
-  std::vector<std::pair<std::string, std::vector<std::string_view>>> refusals;  // reason, frameworks
+  RefusedFrameworks refused;
   std::vector<std::string_view> formats, none, almost, faster;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
     const commands::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
     if (best == nullptr) {
-      const std::string reason = plans.refusal->brief();
-      const auto known = std::ranges::find(refusals, reason, [](const auto& refusal) { return refusal.first; });
       if (tight && plans.refusal->kind != Refusal::Kind::too_large)
         none.push_back(framework.key);
-      else if (known != refusals.end())
-        known->second.push_back(framework.key);
       else
-        refusals.push_back({reason, {framework.key}});
+        refused.add(plans.refusal->brief(), framework.key);
       continue;
     }
     if (framework.is_exported) formats.push_back(framework.key);
@@ -275,8 +291,8 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   if (!faster.empty())
     items.push_back(fmt::format("{}: faster than USE, by a schedule that is not ranked", fmt::join(faster, ", ")));
   if (!almost.empty()) items.push_back(fmt::format("{}: not exactly (--all)", fmt::join(almost, ", ")));
-  if (!none.empty()) refusals.push_back({"nothing (--all says why)", none});
-  for (const auto& [reason, keys] : refusals) items.push_back(fmt::format("{}: {}", fmt::join(keys, ", "), reason));
+  for (const std::string_view key : none) refused.add("nothing (--all says why)", key);
+  for (std::string& line : refused.lines()) items.push_back(std::move(line));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   SettingsWords words{"", std::move(items)};
   if (!formats.empty())

@@ -243,29 +243,40 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
   return rows;
 }
 
+namespace {
+
+// Returns the winner's schedule with a phase's degree (none: both phases') moved by `step`; none if it has no such degree.
+std::optional<Neighbour> neighbour(const RankingRequest& request, const Schedule& schedule,
+                                   const RankedSchedule& winner, std::optional<Phase> phase, int step) {
+  const auto [least, most] = winner.degrees_backward;
+  const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
+  if (degree < 1) return std::nullopt;
+  RankingRequest moved = request;
+  moved.degrees.takes_rivals = false;
+  if (phase != Phase::backward) moved.degrees.forward = degree;
+  if (phase != Phase::forward) moved.degrees.backward = degree;
+  const RankedSchedule row = ranked(moved, schedule);
+  if (row.refusal) return std::nullopt;
+  // A degree that the schedule rounded to another one is left out: its chunks would have less than a row.
+  const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
+  if (cut != degree) return std::nullopt;
+  return Neighbour{phase, degree, row.total_s() / winner.total_s() - 1};
+}
+
+}  // namespace
+
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner) {
   const Schedule& schedule = winner.schedule->orders_iterations() ? winner.planned_as() : *winner.schedule;
   std::vector<std::optional<Phase>> moved{std::nullopt};
   if (schedule.degrees == DegreePolicy::apart) moved = {Phase::forward, Phase::backward};
-  const auto [least, most] = winner.degrees_backward;
   std::vector<Neighbour> found;
   std::chrono::steady_clock::duration longest{};
   for (const std::optional<Phase> phase : moved)
     for (const int step : {-1, 1}) {
       const auto start = std::chrono::steady_clock::now();
       if (request.due && start + longest > *request.due) return found;
-      const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
-      if (degree < 1) continue;
-      RankingRequest asked = request;
-      asked.degrees.takes_rivals = false;
-      if (phase != Phase::backward) asked.degrees.forward = degree;
-      if (phase != Phase::forward) asked.degrees.backward = degree;
-      const RankedSchedule row = ranked(asked, schedule);
+      if (const auto moved_to = neighbour(request, schedule, winner, phase, step)) found.push_back(*moved_to);
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
-      if (row.refusal) continue;
-      // A degree that the schedule rounded to another one is left out: its chunks would have less than a row.
-      const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
-      if (cut == degree) found.push_back({phase, degree, row.total_s() / winner.total_s() - 1});
     }
   return found;
 }
