@@ -28,6 +28,7 @@ MemoryReport report_of(const MemoryOptions& o) {
     r.shape.parallel.zero = kMostZeroStage;  // FSDP over all replicas
   r.layers = chosen.model.layers;
   r.dense = chosen.model.dense;
+  report.whole = chosen.model.whole;
   r.vocabulary = chosen.vocabulary;
   r.tied_embedding = chosen.tied_embedding;
   r.micro_batches = chosen.model.micro_batches;
@@ -60,9 +61,9 @@ void print_text(const MemoryReport& report) {
   const MemoryRequest& r = report.request;
   const ParallelShape& p = r.shape.parallel;
   const std::string table = memory_table(report);  // throws before anything is printed
-  const std::string what =
-      fmt::format("{} on {} ({} x {}): {}", report.name.empty() ? "layer" : report.name, report.cluster,
-                  counted(p.nodes, "node"), p.ranks_per_node, describe_layers(r.layers, r.dense, r.shape.layer));
+  const std::string what = fmt::format("{} on {} ({} x {}): {}", report.name.empty() ? "layer" : report.name,
+                                       report.cluster, counted(p.nodes, "node"), p.ranks_per_node,
+                                       describe_layers(r.layers, r.dense, report.whole, r.shape.layer));
   const std::string ends = describe_ends(r.split());
   const std::string how = fmt::format(
       "pp {}{} dp {}{} mp {} ep {} esp {} edp {}; ZeRO {}, {} of {} micro-batches in flight ({}), recompute {}", p.pp,
@@ -204,7 +205,7 @@ Json to_json(const MemoryReport& report) {
   Json json{{"cluster", report.cluster}, {"framework", report.framework}};
   json["model"] = report.name.empty() ? Json() : Json(report.name);
   json["layers"] = r.layers;
-  commands::add_dense(json, r.dense, r.layers);
+  commands::add_layer_kinds(json, r.dense, report.whole, r.layers);
   json["layer"] = commands::to_json(r.shape);
   json["zero"] = r.shape.parallel.zero;
   json["micro_batches"] = r.micro_batches;

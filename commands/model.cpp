@@ -33,7 +33,8 @@ std::string describe_mixers(const PublishedModel& m) {
   std::string text;
   for (const Mixer mixer : {Mixer::attention, Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba})
     if (const int layers = m.count_of(mixer); layers > 0)
-      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", layers, name_of(mixer));
+      text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", layers, name_of(mixer),
+                          mixer == Mixer::windowed ? fmt::format(" of {} tokens", m.window) : "");
   return text;
 }
 

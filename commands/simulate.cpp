@@ -292,7 +292,7 @@ SimulatedModel simulated(const commands::ChosenModel& chosen, ModelResult result
 // Returns the model as text: "4 layers of B4 L512 .., 2 stages, 8 micro-batches (1f1b)".
 std::string described(const ModelShape& model) {
   const std::string ends = describe_ends(model.split());
-  return fmt::format("{}, {}{}{}, {}{}", describe_layers(model.layers, model.dense, model.shape.layer),
+  return fmt::format("{}, {}{}{}, {}{}", describe_layers(model.layers, model.dense, model.whole, model.shape.layer),
                      counted(model.shape.parallel.pp, "stage"), ends.empty() ? "" : " ", ends,
                      counted(model.whole_micro_batches(), "micro-batch"),
                      model.micro_batches == 1 ? "" : fmt::format(" ({})", describe_order(model)));
@@ -403,7 +403,7 @@ int run_simulate_model(const SimulateOptions& options) {
               {"virtual_stages", chosen.model.split().virtual_stages},
               {"layer", commands::to_json(chosen.model.shape)},
               {"partition", strategy.name}};
-    commands::add_dense(json, chosen.model.dense, chosen.model.layers);
+    commands::add_layer_kinds(json, chosen.model.dense, chosen.model.whole, chosen.model.layers);
     json["schedules"] = std::move(models);
     fmt::print("{}\n", document_text(json));
   };

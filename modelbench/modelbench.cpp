@@ -203,6 +203,7 @@ class Modelbench {
       results.layers = layers_that_fit(chosen_.model, chosen_.vocabulary, chosen_.tied_embedding, target_.cluster);
     results.cut = results.layers < chosen_.model.layers;
     results.dense = chosen_.model.dense.first(results.layers);
+    results.whole = chosen_.model.whole.first(results.layers);
     commands::LayerJob job = job_of(results.layers);
     results.describe_text(*text_, options_.text, optimizer_);
     results.describe_layer(job.shape().layer, chosen_.tied_embedding);
@@ -223,6 +224,7 @@ class Modelbench {
       parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
       parameters.set("dense_hidden", results.dense.hidden);
     }
+    if (!results.whole.is.empty()) parameters.set("windowed_layers", windowed_pattern(results.whole, results.layers));
     for (const auto& [name, value] : commands::group_parameters(job.shape().parallel)) parameters.set(name, value);
     if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
       parameters.set("virtual_stages", int64_t{chunks});
@@ -230,9 +232,10 @@ class Modelbench {
     if (layer.first_stage_layers > 0) parameters.set("first_stage_layers", layer.first_stage_layers);
     if (layer.last_stage_layers > 0) parameters.set("last_stage_layers", layer.last_stage_layers);
     results.outcome = commands::run_layer_job(job, parameters);
-    results.use = utilisation_of(job.predicted_by, job.shape(),
-                                 {job.model.layers, job.model.micro_batches, chosen_.vocabulary, job.model.dense},
-                                 options_.peak_flops);
+    results.use = utilisation_of(
+        job.predicted_by, job.shape(),
+        {job.model.layers, job.model.micro_batches, chosen_.vocabulary, job.model.dense, job.model.whole},
+        options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
     if (target_.leads() && !options_.trace.file.empty() && was_timed(results.outcome))
@@ -307,11 +310,12 @@ class Modelbench {
         "{}: {}, {} heads over {}{}{}, norm {}{}{}{}{}, gate {}{}, losses {:g} and {:g}, hook {}, {}, text {} "
         "({:016x}), "
         "seed {}, {}{}",
-        chosen_.name, describe_layers(layers, chosen_.model.dense, layer), layer.heads, layer.kv_heads, widths, places,
-        name_of(layer.norm), layer.residual ? "" : ", no residual", layer.causal ? "" : ", not causal",
-        layer.bias ? ", biases" : "", chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, rows,
-        layer.aux_loss, layer.z_loss, layer.hook, name_of(layer.dtype), options_.text, fingerprint(), options_.seed,
-        text_of_optimizer(), options_.weights.empty() ? "" : ", begun with " + options_.weights);
+        chosen_.name, describe_layers(layers, chosen_.model.dense, chosen_.model.whole, layer), layer.heads,
+        layer.kv_heads, widths, places, name_of(layer.norm), layer.residual ? "" : ", no residual",
+        layer.causal ? "" : ", not causal", layer.bias ? ", biases" : "",
+        chosen_.tied_embedding ? ", tied embedding" : "", layer.gate, rows, layer.aux_loss, layer.z_loss, layer.hook,
+        name_of(layer.dtype), options_.text, fingerprint(), options_.seed, text_of_optimizer(),
+        options_.weights.empty() ? "" : ", begun with " + options_.weights);
   }
   // Returns a hash of some of the text's samples, which distinguishes texts of the same name.
   uint64_t fingerprint() const {

@@ -152,7 +152,7 @@ std::string json_of(const ModelbenchResults& results) {
                 {"step_flops", results.use.step_flops},
                 {"process_peak_bytes", most_process_bytes()}};
   if (!results.kind.empty()) document["kind"] = results.kind;
-  commands::add_dense(document, results.dense, results.layers);
+  commands::add_layer_kinds(document, results.dense, results.whole, results.layers);
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
   if (results.use.peak_flops) document["peak_by"] = results.use.peak_by;
   if (results.entropy_rate) document["entropy_rate"] = *results.entropy_rate;

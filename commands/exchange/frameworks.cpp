@@ -175,11 +175,9 @@ std::string layer_frequency(std::string_view moe_layers) {
   return fmt::format("\"({})\"", text);
 }
 
-// Returns which layers have a window: N if each N-th alone has none, else a list. A plan may have fewer layers than the
-// model.
-std::string window_frequency(const TunedLayer& tuned) {
-  std::string_view layers = tuned.traits.windowed_layers;
-  if (tuned.model.layers > 0) layers = layers.substr(0, static_cast<size_t>(tuned.model.layers));
+// Returns which layers have a window: N if each N-th alone has none, else a list.
+std::string window_frequency(const WholeLayers& whole) {
+  const std::string layers = windowed_pattern(whole, static_cast<int>(std::ssize(whole.is)));
   const size_t period = std::min(layers.find('0'), layers.size()) + 1;
   bool is_regular = true;
   for (size_t i = 0; i < layers.size(); ++i) is_regular &= (layers[i] == '0') == ((i + 1) % period == 0);
@@ -253,10 +251,8 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
     a.add("--kv-channels", head_width(l));
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
-  // Tokens to the left and to the right.
-  if (const int64_t window = std::max(l.window, tuned.traits.some_window); window > 0)
-    a.add("--window-size", fmt::format("{},0", window - 1));
-  if (tuned.traits.some_window > 0) a.add("--window-attn-skip-freq", window_frequency(tuned));
+  if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // tokens to the left and to the right
+  if (!tuned.model.whole.is.empty()) a.add("--window-attn-skip-freq", window_frequency(tuned.model.whole));
   if (tuned.traits.attention_sinks) a.add("--softmax-type", "learnable");
   if (tuned.traits.attention_gate) a.add("--attention-output-gate");
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");
@@ -385,8 +381,6 @@ void note_model(TunedLayer& tuned) {
            "the best one",
            l.top_k / std::max<int64_t>(l.node_limit, 1)));
   note(traits.mtp_modules > 0, "--mtp-num-layers is the model's: times and memory here leave these modules out");
-  note(traits.some_window > 0,
-       "--window-attn-skip-freq is the model's: times here are of attention over all tokens in every layer");
   note(traits.attention_sinks, "--softmax-type is the model's: it has attention sinks, which times here leave out");
   note(traits.attention_gate, "--attention-output-gate is the model's: times and memory here leave that gate out");
   note(traits.shared_expert_gate, "--moe-shared-expert-gate is the model's: times here leave that gate out");

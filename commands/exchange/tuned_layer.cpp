@@ -149,7 +149,9 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
                            : fmt::format("on {} nodes", layer.node_limit)));
   if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
   if (!layer.causal) unsaid("attention without a causal mask");
-  if (layer.window > 0 && !megatron) unsaid(fmt::format("a sliding window of {} tokens", layer.window));
+  if (layer.window > 0 && !megatron)
+    unsaid(fmt::format("a sliding window of {} tokens{}", layer.window,
+                       tuned.model.whole.is.empty() ? "" : " in some layers"));
   if (is_latent(layer) && !megatron) unsaid("latent attention (MLA)");
   if (layer.parts > 1) unsaid(fmt::format("samples in {} parts", layer.parts));
   if (layer.norm == Norm::none) unsaid("no norm");

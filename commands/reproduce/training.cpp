@@ -178,8 +178,7 @@ void say_what_is_open(Report& report, const std::vector<Compared>& all) {
       "Megatron-Core's AlltoAll waits for the host at each exchange, sorts rows once more, and runs more kernels.",
       median_gap(all, "alltoall"), median_gap(all, "deepep")));
   report.unexplained.emplace_back(
-      "Exchanges between nodes by NCCL are priced at the 50 GB/s of a GPU's network card, a bound. Windows of "
-      "some layers (gpt-oss) are priced as whole attention.");
+      "Exchanges between nodes by NCCL are priced at the 50 GB/s of a GPU's network card, a bound.");
 }
 
 void say_of_rows(Report& report, const std::vector<Compared>& all) {

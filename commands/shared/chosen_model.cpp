@@ -67,6 +67,12 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
+  int64_t& window = chosen.model.shape.layer.window;
+  if (window > 0) chosen.model.whole = whole_layers(model.windowed_layers, chosen.model.layers);
+  if (chosen.model.whole.in(0, chosen.model.layers) == chosen.model.layers) {
+    window = 0;
+    chosen.model.whole = {};
+  }
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
   chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
   const Trainer trainer = trainer_of(flags.framework);

@@ -153,6 +153,7 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
     for (int i = 0; i < model.layers; ++i) pattern += model.dense.has(i) ? '0' : '1';
     fields.set("moe_layers", pattern);
   }
+  if (!model.whole.is.empty()) fields.set("windowed_layers", windowed_pattern(model.whole, model.layers));
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
   if (const int virtual_stages = model.split().virtual_stages; virtual_stages > 1)
@@ -191,6 +192,12 @@ ModelShape model_of(const Fields& parameters, const std::string& at) {
                       "{}: moe_layers: found '{}', expected 0 and 1 alone", at, layers);
     model.dense.hidden = parameters.whole("dense_hidden", at);
     for (const char layer : layers) model.dense.is.push_back(layer == '0');
+  }
+  if (parameters.has("windowed_layers")) {
+    const std::string& layers = parameters.text("windowed_layers", at);
+    require<BadInput>(layers.find_first_not_of("01") == std::string::npos,
+                      "{}: windowed_layers: found '{}', expected 0 and 1 alone", at, layers);
+    model.whole = whole_layers(layers, model.layers);
   }
   const bool named = parameters.has("vocabulary");  // a layer's record has none
   model.step.planned = named || model.layers > 1 || model.micro_batches > 1 || model.shape.parallel.pp > 1;

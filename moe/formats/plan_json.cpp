@@ -141,6 +141,7 @@ void write_plan(const Plan& plan, std::ostream& out) {
   if (plan.virtual_stages > 1) line("virtual_stages", fmt::format("{}", plan.virtual_stages));
   line("layer", case_json(plan.shape).dump());
   if (plan.dense.hidden > 0) line("dense", dense_json(plan).dump());
+  if (!plan.whole.is.empty()) line("windowed_layers", Json(windowed_pattern(plan.whole, plan.layers)).dump());
   line("parallel", parallel_json(plan.shape.parallel).dump());
   if (plan.vocabulary > 0) line("vocabulary", fmt::format("{}", plan.vocabulary));
   if (plan.step != StepShape{}) line("step", step_json(plan.step).dump());
@@ -214,9 +215,10 @@ constexpr int kMostSize = 1 << 30;
 
 using Keys = std::span<const std::string_view>;
 constexpr std::string_view kDocumentKeys[]{
-    "format",         "version", "schedule", "degree_forward", "degree_backward", "layers", "micro_batches", "pipeline",
-    "virtual_stages", "layer",   "dense",    "parallel",       "vocabulary",      "step",   "ends",          "flow",
-    "rows",           "groups",  "lanes",    "tasks",          "gradients",       "slices", "hash"};
+    "format",   "version",        "schedule",       "degree_forward", "degree_backward", "layers",     "micro_batches",
+    "pipeline", "virtual_stages", "layer",          "dense",          "parallel",        "vocabulary", "step",
+    "ends",     "flow",           "rows",           "groups",         "lanes",           "tasks",      "gradients",
+    "slices",   "hash",           "windowed_layers"};
 constexpr std::string_view kDenseKeys[]{"layers", "hidden"};
 constexpr std::string_view kStepKeys[]{"planned", "clips", "optimizer", "tied"};
 constexpr std::string_view kEndKeys[]{"embedding", "head"};
@@ -294,6 +296,17 @@ DenseLayers dense_from(const TableReader& document, const Plan& plan) {
   return dense;
 }
 
+WholeLayers whole_from(const TableReader& document, const Plan& plan) {
+  constexpr std::string_view kKey = "windowed_layers";
+  if (!document.has(kKey)) return {};
+  const std::string pattern = document.text(kKey);
+  const WholeLayers whole = whole_layers(pattern, plan.layers);
+  const bool fits = std::ssize(pattern) == plan.layers && pattern.find_first_not_of("01") == std::string::npos;
+  if (!fits || whole.none(plan.layers) || plan.shape.layer.window == 0)
+    document.fail(kKey, pattern, "a 0 or 1 for each layer, and a 0 among them, of a layer with a window");
+  return whole;
+}
+
 StepShape step_from(const TableReader& document) {
   if (!document.has("step")) return {};
   const TableReader n = document.table("step", kStepKeys);
@@ -320,6 +333,7 @@ void read_iteration(const TableReader& document, Plan& plan) {
   if (plan.layers < plan.shape.parallel.pp)
     document.fail(document.value("layers"), "layers", fmt::format("{} or more, as stages", plan.shape.parallel.pp));
   plan.dense = dense_from(document, plan);
+  plan.whole = whole_from(document, plan);
   plan.virtual_stages = count_or(document, "virtual_stages", 1, 1, plan.layers);
   if (document.has("pipeline")) plan.order = pipeline_order_from(document.text("pipeline"), document.where("pipeline"));
   check_stages(plan.split(), plan.order, plan.micro_batches, document.where("virtual_stages"));

@@ -84,6 +84,12 @@ void hash_dense(Hash& hash, const DenseLayers& dense) {
   for (const bool is : dense.is) hash.add(uint64_t{is});
 }
 
+void hash_whole(Hash& hash, const WholeLayers& whole) {
+  hash.add(std::string_view("whole"));
+  hash.add(whole.is.size());
+  for (const bool is : whole.is) hash.add(uint64_t{is});
+}
+
 void hash_ids(Hash& hash, const std::vector<int>& ids) {
   hash.add(ids.size());
   for (const int id : ids) hash.add(static_cast<uint64_t>(id));
@@ -156,6 +162,7 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
   if (dense.hidden > 0) hash_dense(hash, dense);
+  if (!whole.is.empty()) hash_whole(hash, whole);
   if (step.planned)
     hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
   if (step.tied) hash.add(std::string_view("tied"));
@@ -374,7 +381,7 @@ Work step_work(const Task& task, const Plan& plan, const LayerCases& cases) {
 void set_works(Plan& plan) {
   plan.works.clear();
   const Flow flow = plan.structure->flow;
-  const LayerCases cases(plan.shape, plan.dense);
+  const LayerCases cases(plan.shape, plan.dense, plan.whole);
   for (const Task& task : plan.structure->tasks)
     plan.works.push_back(
         is_end(task.kind)           ? end_work(task.kind, task.phase, plan.shape, flow, plan.vocabulary)

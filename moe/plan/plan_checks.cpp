@@ -599,7 +599,7 @@ bool spans(const Plan& plan, GroupKind group) { return plan.groups[group].networ
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   std::map<Sent, int64_t> bytes;
   const LayerCase& c = plan.shape;
-  const LayerCases cases(c, plan.dense);
+  const LayerCases cases(c, plan.dense, plan.whole);
   const auto add = [&](TaskKind kind, int layer, int64_t count) {
     if (count > 0 && spans(plan, group_of(plan.structure->flow, kind))) bytes[{kind, layer}] = count;
   };

@@ -26,6 +26,23 @@ const LayerPricer& LayerPricer::dense(int64_t hidden) const {
   return *pricer;
 }
 
+const LayerPricer& LayerPricer::whole() const {
+  if (shape().layer.window == 0) return *this;
+  if (!whole_) whole_ = std::make_shared<LayerPricer>(profile(), whole_case(shape()), options());
+  return *whole_;
+}
+
+KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const WholeLayers& whole, int layers) {
+  KindPricers pricers{};
+  for (int layer = 0; layer < layers; ++layer) {
+    const LayerKind kind = layer_kind(dense, whole, layer);
+    if (pricers[kind] != nullptr) continue;
+    const LayerPricer& own = is_whole(kind) ? moe.whole() : moe;
+    pricers[kind] = is_dense(kind) ? &own.dense(dense.hidden) : &own;
+  }
+  return pricers;
+}
+
 const LayerPricer& LayerPricer::part(int part) const {
   std::shared_ptr<LayerPricer>& pricer = parts_[part];
   if (!pricer) pricer = std::make_shared<LayerPricer>(profile(), part_case(shape(), part), options());
@@ -277,30 +294,32 @@ double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
 
 namespace {
 
-// Returns the seconds of each task. `dense` prices the plan's dense layers, if it has any.
-std::vector<double> priced(const LayerPricer& pricer, const LayerPricer& dense, const Plan& plan) {
+// Returns the seconds of each task by the pricers of the plan's layers. `pricer` prices the ends.
+std::vector<double> priced(const LayerPricer& pricer, const KindPricers& kinds, const Plan& plan) {
   std::vector<double> seconds;
   pricer.price(*plan.structure, plan.slices, seconds);
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = plan.structure->tasks[i];
-    const LayerPricer& own = plan.dense.has(task.layer) ? dense : pricer;
+    const LayerPricer* of_layer = kinds[layer_kind(plan.dense, plan.whole, task.layer)];
+    const LayerPricer& own = of_layer != nullptr ? *of_layer : pricer;  // an end has no layer
     if (is_end(task.kind))
       seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
     else if (task.phase == Phase::step)
       seconds[i] = step_seconds(own, task.kind, plan.works[i]);
     else if (plan.differs_by_part(task))
       seconds[i] = own.part(plan.part_of(task.micro_batch)).dense_seconds(task.kind, task.phase, plan.structure->flow);
-    else if (&own != &pricer && !sends_gradients(task.kind))
+    else if (&own != &pricer && !sends_gradients(task.kind) && !is_chunked(task.kind))
       seconds[i] = own.dense_seconds(task.kind, task.phase, plan.structure->flow);
   }
   return seconds;
 }
 
 std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
-  if (plan.dense.none(plan.layers)) return priced(pricer, pricer, plan);
-  const LayerPricer& dense = pricer.dense(plan.dense.hidden);
-  std::vector<double> seconds = priced(pricer, dense, plan);
-  for (const PriceNote& note : dense.notes()) pricer.note(note);
+  const KindPricers kinds = kind_pricers(pricer, plan.dense, plan.whole, plan.layers);
+  std::vector<double> seconds = priced(pricer, kinds, plan);
+  for (const LayerPricer* kind : kinds)
+    if (kind != nullptr && kind != &pricer)
+      for (const PriceNote& note : kind->notes()) pricer.note(note);
   return seconds;
 }
 

@@ -10,6 +10,7 @@
 #include "moe/base/enum_array.h"
 #include "moe/prices/gpu_prices.h"
 #include "moe/prices/row_finder.h"
+#include "moe/shape/dense_layers.h"
 
 namespace moe {
 
@@ -33,6 +34,8 @@ class LayerPricer {
   /// Returns the pricer of a dense layer, with a feed-forward of width `hidden`, instead of this layer. It is created
   /// once and has notes of its own.
   const LayerPricer& dense(int64_t hidden) const;
+  /// Returns the pricer of the layer with attention over all tokens: itself if the layer has no window.
+  const LayerPricer& whole() const;
   /// Returns the pricer of a pass over one part of the samples, also created once.
   const LayerPricer& part(int part) const;
   bool has(GroupKind kind) const { return groups()[kind].network != Network::none; }
@@ -96,8 +99,14 @@ class LayerPricer {
   double all_rows_ = 0;
   mutable EnumArray<Flow, EnumArray<Phase, EnumArray<TaskKind, Curve, kTaskKinds>, kPhases>, kFlows> curves_;
   mutable std::map<int64_t, std::shared_ptr<LayerPricer>> dense_;  // by width
+  mutable std::shared_ptr<LayerPricer> whole_;
   mutable std::map<int, std::shared_ptr<LayerPricer>> parts_;
 };
+
+/// The pricers of a model's kinds of layers; null: the model has no such layer.
+using KindPricers = EnumArray<LayerKind, const LayerPricer*, kLayerKinds>;
+/// Returns those of the first `layers` layers, made from `moe`, which prices an MoE layer with the window.
+KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const WholeLayers& whole, int layers);
 
 /// Returns the seconds of each task of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);

@@ -151,7 +151,7 @@ void IterationBuilder::gather_weights(int stage, const std::vector<int>& layers,
 }
 
 StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
-    : plan_(plan), cases_(plan.shape, plan.dense), builder_(builder) {
+    : plan_(plan), cases_(plan.shape, plan.dense, plan.whole), builder_(builder) {
   for (const Task& task : builder.tasks())
     if (task.phase == Phase::backward &&
         (makes_attention_gradients(task.kind) || makes_expert_gradients(task.kind) || computes_end(task.kind)))

@@ -71,12 +71,13 @@ class ModelBuilder {
       : schedule_(schedule),
         model_(model),
         decision_(decision),
-        cases_(model.shape, model.dense),
+        cases_(model.shape, model.dense, model.whole),
         split_(model.split()),
         senders_(static_cast<size_t>(split_.stages)) {
     plan_.schedule = schedule.name;
     plan_.shape = model.shape;
     plan_.dense = model.dense.first(model.layers);
+    plan_.whole = model.whole.first(model.layers);
     plan_.groups = groups_of(model.shape.parallel);
     plan_.rows = padded_rows(model.shape);
     plan_.layers = model.layers;
@@ -278,6 +279,7 @@ ModelShape first_layers(ModelShape model, int layers) {
   if (layers < model.layers) model.shape.layer.first_stage_layers = model.shape.layer.last_stage_layers = 0;
   model.layers = layers;
   model.dense = model.dense.first(layers);
+  model.whole = model.whole.first(layers);
   return model;
 }
 
@@ -287,11 +289,11 @@ size_t first_decision(const ModelShape& model, int stage) {
   return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 
-bool decides_dense(const ModelShape& model, size_t i) {
-  if (model.dense.none(model.layers)) return false;
+LayerKind decided_kind(const ModelShape& model, size_t i) {
+  if (model.dense.none(model.layers) && model.whole.none(model.layers)) return LayerKind::moe;
   int stage = 0;
   while (stage + 1 < model.shape.parallel.pp && first_decision(model, stage + 1) <= i) ++stage;
-  return model.dense.has(nth_backward(model.split(), stage, static_cast<int>(i - first_decision(model, stage))));
+  return model.kind(nth_backward(model.split(), stage, static_cast<int>(i - first_decision(model, stage))));
 }
 
 size_t decision_of(const ModelShape& model, int layer) {
@@ -362,7 +364,8 @@ ModelShape model_of(const Plan& plan) {
                    .vocabulary = plan.vocabulary,
                    .step = plan.step,
                    .ends = plan.ends,
-                   .dense = plan.dense};
+                   .dense = plan.dense,
+                   .whole = plan.whole};
   count_end_gradients(model);
   return model;
 }

@@ -11,7 +11,7 @@ namespace moe {
 
 /// A model whose layers are divided among shape.parallel.pp stages (StageSplit).
 struct ModelShape {
-  LayerCase shape;  // case of an MoE layer; batch: samples of one micro-batch
+  LayerCase shape;  // case of an MoE layer, with the window of those that have one; batch: samples of one micro-batch
   int layers = 1;
   int micro_batches = 1;
   PipelineOrder order = PipelineOrder::gpipe;
@@ -25,12 +25,14 @@ struct ModelShape {
   StepShape step = {};
   EndWeights ends = {};  // weights of the ends, even if they have no tasks (add_ends())
   DenseLayers dense = {};
+  WholeLayers whole = {};
 
   StageSplit split() const {
     return split_of(shape, layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1);
   }
   /// Returns the micro-batches of whole samples, as --micro-batches; `micro_batches` counts each part of samples.
   int whole_micro_batches() const { return micro_batches / split().parts; }
+  LayerKind kind(int layer) const { return layer_kind(dense, whole, layer); }
   int dense_in(int stage) const;
   int moe_in(int stage) const;
 };
@@ -56,10 +58,11 @@ ModelShape model_of(const Plan& plan);
 inline std::string describe_order(const ModelShape& model) {
   return describe_order(model.order, model.split().virtual_stages);
 }
-/// Returns whether each stage has its own decisions: if there are several stages, and dense and MoE layers, or stages
+/// Returns whether each stage has its own decisions: if there are several stages, and layers of several kinds or stages
 /// with their own numbers of layers.
 inline bool stages_apart(const ModelShape& model) {
-  return model.shape.parallel.pp > 1 && (!model.dense.none(model.layers) || model.split().has_own_ends());
+  const bool alike = model.dense.none(model.layers) && model.whole.none(model.layers);
+  return model.shape.parallel.pp > 1 && (!alike || model.split().has_own_ends());
 }
 /// Returns the model's first layers. Fewer than all are divided evenly among the stages.
 ModelShape first_layers(ModelShape model, int layers);
@@ -91,10 +94,11 @@ struct ModelDecision {
   int degree_first_forward = 0;             // for the first micro-batch; 0: as for all others
 };
 /// These return the number of layers that `backwards` decides, the index where a stage's layers begin in it, and
-/// whether its i-th layer is dense.
+/// the kind of its i-th layer, which may be dense.
 int decided_layers(const ModelShape& model);
 size_t first_decision(const ModelShape& model, int stage);
-bool decides_dense(const ModelShape& model, size_t i);
+LayerKind decided_kind(const ModelShape& model, size_t i);
+inline bool decides_dense(const ModelShape& model, size_t i) { return is_dense(decided_kind(model, i)); }
 /// Returns the index in `backwards` of a layer's backward.
 size_t decision_of(const ModelShape& model, int layer);
 /// Returns the least and the largest degree of the backwards of MoE layers.

@@ -153,70 +153,87 @@ double most_of(const Function& at) {
 
 class LeastModel {
  public:
-  LeastModel(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense)
-      : pricer_(pricer), layers_(layers), passes_(passes), dense_(dense) {
-    for (const PricedPass& pass : passes.backward.passes) loads_.push_back(load_of(pass, networks_of(pricer.groups())));
+  LeastModel(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends)
+      : pricer_(pricer), kinds_(kinds), ends_(ends) {
+    for (const PricedLayers& kind : kinds) loads_.push_back(loads_of(kind.backward));
   }
 
   double forward() {
-    if (dense_.layers > 0) return dense_.layers * dense_.forward.makespan_s + moe_forward();
-    return moe_forward();
+    double seconds = 0;
+    for (const PricedLayers& kind : kinds_) {
+      if (kind.any_order) {
+        std::vector<Load> loads = loads_of(kind.forward);
+        seconds += kind.layers * least(loads, kind.forward, 0);
+      } else {
+        seconds += kind.layers * shortest(kind.forward);
+      }
+    }
+    return seconds;
   }
 
-  double moe_forward() {
-    if (!passes_.any_order) return layers_ * shortest(passes_.forward);
-    std::vector<Load> loads;
-    for (const PricedPass& pass : passes_.forward.passes) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
-    return layers_ * least(loads, passes_.forward, 0);
-  }
-
-  double backward() {
-    return passes_.first_bytes > 0 ? std::max(backward(0), backward(passes_.first_bytes)) : backward(0);
-  }
+  double backward() { return ends_.first_bytes > 0 ? std::max(backward(0), backward(ends_.first_bytes)) : backward(0); }
 
   // Returns the least seconds with gradients after everything else.
   double in_sequence() const {
-    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
-    double both = kNever;
-    if (passes_.same_degree) both = passes_.forward.beyond_s + passes_.backward.beyond_s;
-    for (size_t i = 0; passes_.same_degree && i < passes_.forward.passes.size(); ++i)
-      both = std::min(both, passes_.forward.passes[i].makespan_s + passes_.backward.passes[i].makespan_s);
-    if (!passes_.same_degree) both = shortest(passes_.forward) + shortest(passes_.backward);
-    double all = layers_ * both;
-    if (dense_.layers > 0) all += dense_.layers * (dense_.forward.makespan_s + dense_.backward.makespan_s);
-    return all + pricer_.slice_seconds(made == 0 ? 0 : made_by_all(made) + passes_.last_bytes + passes_.first_bytes);
+    double all = 0;
+    for (const PricedLayers& kind : kinds_) {
+      double both = kNever;
+      if (kind.same_degree) both = kind.forward.beyond_s + kind.backward.beyond_s;
+      for (size_t i = 0; kind.same_degree && i < kind.forward.passes.size(); ++i)
+        both = std::min(both, kind.forward.passes[i].makespan_s + kind.backward.passes[i].makespan_s);
+      if (!kind.same_degree) both = shortest(kind.forward) + shortest(kind.backward);
+      all += kind.layers * both;
+    }
+    return all + pricer_.slice_seconds(made_by_all() + ends_.last_bytes + ends_.first_bytes);
   }
 
  private:
+  std::vector<Load> loads_of(const PricedDegrees& degrees) const {
+    std::vector<Load> loads;
+    for (const PricedPass& pass : degrees.passes) loads.push_back(load_of(pass, networks_of(pricer_.groups())));
+    return loads;
+  }
+
+  // Returns the least seconds of one backward of a kind, without gradients.
+  double alone(size_t kind) {
+    const PricedLayers& of = kinds_[kind];
+    return of.any_order ? least(loads_[kind], of.backward, 0) : shortest(of.backward);
+  }
+
   // The gradients of the last layer and all that are made after it are sent after everything else. The first layer
   // overlaps only with those that were `waiting`, which may be ignored.
   double backward(int64_t waiting) {
-    const int64_t made = pricer_.has(GroupKind::dp) ? pricer_.gradient_bytes() : 0;
-    const int64_t of_last = dense_.last ? dense_.made_bytes : made, last = of_last + passes_.last_bytes;
-    const double of_moe = passes_.any_order ? least(loads_, passes_.backward, 0) : shortest(passes_.backward);
-    if (made == 0) return layers_ * of_moe + dense_.layers * dense_.backward.makespan_s;
-    const double first = dense_.first ? dense_.backward.makespan_s : of_moe;
-    const double a_byte = seconds_a_byte(pricer_, made_by_all(made) + passes_.last_bytes + passes_.first_bytes);
-    const double tail =
-        pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
-    const double sent = a_byte * static_cast<double>(made_by_all(made) - of_last + waiting);
-    const int all = layers_ + dense_.layers, beside = waiting > 0 ? all : all - 1;
-    const int dense_beside = dense_.layers - (dense_.first && beside < all ? 1 : 0);
-    const auto at = [&](double price) {
-      double seconds = (all - beside) * first + tail + price * sent;
-      if (beside > dense_beside) seconds += (beside - dense_beside) * least(loads_, passes_.backward, price);
-      if (dense_beside > 0) seconds += dense_beside * dense_least(price);
+    double seconds = 0;
+    if (made_by_all() == 0) {
+      for (size_t kind = 0; kind < kinds_.size(); ++kind) seconds += kinds_[kind].layers * alone(kind);
       return seconds;
+    }
+    std::vector<int> beside;  // by kind
+    int64_t of_last = 0;
+    for (size_t kind = 0; kind < kinds_.size(); ++kind) {
+      const bool is_first = kinds_[kind].first && waiting == 0;
+      if (is_first) seconds += alone(kind);
+      beside.push_back(kinds_[kind].layers - (is_first ? 1 : 0));
+      if (kinds_[kind].last) of_last = kinds_[kind].made_bytes;
+    }
+    const int64_t last = of_last + ends_.last_bytes;
+    const double a_byte = seconds_a_byte(pricer_, made_by_all() + ends_.last_bytes + ends_.first_bytes);
+    seconds += pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
+    const double sent = a_byte * static_cast<double>(made_by_all() - of_last + waiting);
+    const auto at = [&](double price) {
+      double all = seconds + price * sent;
+      for (size_t kind = 0; kind < kinds_.size(); ++kind)
+        if (beside[kind] > 0) all += beside[kind] * least(loads_[kind], kinds_[kind].backward, price);
+      return all;
     };
-    return beside == 0 ? at(0) : most_of(at);
+    return std::ranges::max(beside) == 0 ? at(0) : most_of(at);
   }
 
-  double dense_least(double price) {
-    if (!dense_load_) dense_load_ = load_of(dense_.backward, networks_of(pricer_.groups()));
-    return Prices(pricer_, *dense_.backward.structure).least(*dense_load_, price);
+  int64_t made_by_all() const {
+    int64_t bytes = 0;
+    for (const PricedLayers& kind : kinds_) bytes += kind.layers * kind.made_bytes;
+    return pricer_.has(GroupKind::dp) ? bytes : 0;
   }
-
-  int64_t made_by_all(int64_t made) const { return layers_ * made + dense_.layers * dense_.made_bytes; }
 
   // A pass of a larger degree can send gradients while their lane is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
@@ -233,11 +250,9 @@ class LeastModel {
   }
 
   const LayerPricer& pricer_;
-  int layers_;
-  const PricedPasses& passes_;
-  const PricedDense& dense_;
-  std::vector<Load> loads_;
-  std::optional<Load> dense_load_;
+  const std::span<const PricedLayers> kinds_;
+  const EndGradients ends_;
+  std::vector<std::vector<Load>> loads_;  // of backwards, by kind and degree
 };
 
 }  // namespace
@@ -255,9 +270,9 @@ double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
   return seconds_a_byte(pricer, bytes) * static_cast<double>(bytes);
 }
 
-double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
+double least_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
                            bool overlaps) {
-  LeastModel model(pricer, layers, passes, dense);
+  LeastModel model(pricer, kinds, ends);
   return overlaps ? model.forward() + model.backward() : model.in_sequence();
 }
 

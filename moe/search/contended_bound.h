@@ -24,16 +24,23 @@ struct PricedDegrees {
   double busy_beyond_s = 0;                                   // of the gradients' lane, without gradients
 };
 
-/// Both phases of a layer, and the gradients of a model that are not its layers'.
-struct PricedPasses {
+/// Both phases of the layers of one kind.
+struct PricedLayers {
   PricedDegrees forward, backward;
-  bool same_degree = false;  // both phases must have the same degree, so passes form pairs
-  bool any_order = false;    // lanes may have other orders than in these structures
-  int64_t last_bytes = 0;    // gradients made after those of all layers (an embedding's)
-  int64_t first_bytes = 0;   // gradients that wait when the backward begins (an output projection's)
+  bool same_degree = false;          // both phases must have the same degree, so passes form pairs
+  bool any_order = false;            // lanes may have other orders than in these structures
+  int layers = 0;                    // number of these layers
+  bool first = false, last = false;  // whether one is the first, or the last, in the backward
+  int64_t made_bytes = 0;            // gradients of each
 };
 
-/// These return lower bounds on the seconds of FSMoE's flow (Flow::sharded): of one pass, and of `layers` layers of one
+/// Gradients of a model that are not its layers'.
+struct EndGradients {
+  int64_t last_bytes = 0;   // made after those of all layers (an embedding's)
+  int64_t first_bytes = 0;  // wait when the backward begins (an output projection's)
+};
+
+/// These return lower bounds on the seconds of FSMoE's flow (Flow::sharded): of one pass, and of all layers of one
 /// stage with one micro-batch, for all degrees and orders and all places of gradients. `overlaps`: beside other work.
 ///
 /// At any time, some set of lanes is busy, and its tasks run at the rates that contention gives to that set. All sets
@@ -43,14 +50,8 @@ struct PricedPasses {
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
 /// Returns a lower bound on the seconds of sending `bytes` bytes of gradients, in any slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
-/// The dense layers between the MoE layers of a bound.
-struct PricedDense {
-  int layers = 0;
-  bool first = false, last = false;  // whether one is the first, or the last, in the backward
-  int64_t made_bytes = 0;            // gradients of each
-  PricedPass forward = {}, backward = {};
-};
-double least_model_seconds(const LayerPricer& pricer, int layers, const PricedPasses& passes, const PricedDense& dense,
+/// `kinds`: the layers of each kind, at least one.
+double least_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
                            bool overlaps);
 
 }  // namespace moe::search

@@ -90,7 +90,7 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
                                const std::vector<SplitPaths>& by_degree) {
   const bool dense = pricer.outline().dense, in_moe = schedule.gradients == GradientPolicy::adaptive && !dense;
   PartitionLayer layer;
-  layer.key = dense ? "dense" : "like all others";
+  layer.key = fmt::format("{} W{}", dense ? "dense" : "MoE", pricer.shape().layer.window);
   layer.has_moe_part = !dense;
   layer.made_bytes = pricer.gradient_bytes();
   layer.seconds = [&pricer, &by_degree, in_moe](int64_t moe_bytes, int64_t dense_bytes) {
@@ -123,6 +123,13 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
   return layer;
 }
 
+PartitionLayers partition_layers(const Schedule& schedule, const KindReplays& kinds, const KindOptions& options) {
+  PartitionLayers layers;
+  for (const LayerKind kind : kAllLayerKinds)
+    if (kinds[kind]) layers[kind] = partition_layer(schedule, kinds[kind]->pricer, options[kind].paths);
+  return layers;
+}
+
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree) {
   PartitionProblem problem = problem_without_layers(pricer);
@@ -135,7 +142,7 @@ PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers
   const StageSplit split = asked.model.split();
   PartitionProblem problem = problem_without_layers(pricer);
   for (int place = 0; place < layers_in(split, stage); ++place)
-    problem.layers.push_back(asked.model.dense.has(nth_backward(split, stage, place)) ? layers.dense : layers.moe);
+    problem.layers.push_back(layers[asked.model.kind(nth_backward(split, stage, place))]);
   problem.waiting_bytes = waiting_bytes(pricer, asked.model);
   return problem;
 }
@@ -188,10 +195,10 @@ const BackwardOption& BackwardOptions::best_for(LayerSlices slices, const LayerP
 }
 
 ModelDecision decided(const ModelShape& model, const Partition& partition,
-                      const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision) {
+                      const std::function<BackwardOption(LayerKind, LayerSlices)>& best_for, ModelDecision decision) {
   for (size_t i = 0; i < decision.backwards.size(); ++i) {
     const LayerSlices& slices = partition.layers[i];
-    const BackwardOption option = decides_dense(model, i) ? BackwardOption{} : best_for(slices);
+    const BackwardOption option = best_for(decided_kind(model, i), slices);
     decision.backwards[i] = {option.degree, slices.moe_bytes, slices.dense_bytes, {}, option.order};
   }
   return decision;
@@ -214,6 +221,18 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
   return tried;
 }
 
+KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward) {
+  KindOptions options;
+  for (const LayerKind kind : kAllLayerKinds) {
+    if (!kinds[kind]) continue;
+    if (is_dense(kind))
+      options[kind].add({}, kinds[kind]->backward_paths({}));
+    else
+      options[kind] = backward_options(asked, *kinds[kind], degree_forward);
+  }
+  return options;
+}
+
 // Returns the seconds of a decision without a model's ends, its step and the gathers after it. `whole_s`: the seconds
 // including them.
 double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
@@ -228,14 +247,13 @@ double seconds_of_layers(const ModelQuestion& asked, double whole_s, const Model
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result) {
   const LayerPricer& pricer = asked.pricer();
   const Schedule& schedule = asked.schedule();
-  const BackwardOptions tried = backward_options(asked, asked.layer, result.decision.degree_forward);
-  const auto alone = std::ranges::min_element(tried.paths, {}, &SplitPaths::neither) - tried.paths.begin();
-  result.decision.degree_backward = tried.options[alone].degree;
-  result.decision.order_backward = tried.options[alone].order;
-  const auto best_for = [&](LayerSlices slices) { return tried.best_for(slices, pricer); };
-  const std::vector<SplitPaths> dense_paths{asked.dense ? asked.dense->backward_paths({}) : SplitPaths{}};
-  PartitionLayers layers{partition_layer(schedule, pricer, tried.paths), {}};
-  if (asked.dense) layers.dense = partition_layer(schedule, asked.dense->pricer, dense_paths);
+  const KindOptions tried = kind_options(asked, asked.kinds, result.decision.degree_forward);
+  const BackwardOptions& moe = tried[asked.kinds[LayerKind::moe] ? LayerKind::moe : LayerKind::whole_moe];
+  const auto alone = std::ranges::min_element(moe.paths, {}, &SplitPaths::neither) - moe.paths.begin();
+  result.decision.degree_backward = moe.options[alone].degree;
+  result.decision.order_backward = moe.options[alone].order;
+  const auto best_for = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, pricer); };
+  const PartitionLayers layers = partition_layers(schedule, asked.kinds, tried);
   std::vector<PartitionProblem> problems;  // one per stage, if stages differ
   for (int stage = 0; stage < (stages_apart(asked.model) ? asked.model.shape.parallel.pp : 1); ++stage)
     problems.push_back(stage_problem(asked, layers, stage));
@@ -261,10 +279,13 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
   const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
   const int forwards = forwards_of(pricer.outline());
-  const double forward = forwards * asked.layer.seconds(layer, Phases::forward);
-  double sum = behind + static_cast<double>(asked.model.moe_in(0)) * forward + result.partition.seconds +
-               pricer.profile().task_overhead_s;
-  if (asked.dense) sum += forwards * asked.model.dense_in(0) * asked.dense->seconds({}, Phases::forward);
+  double sum = behind + result.partition.seconds + pricer.profile().task_overhead_s;
+  EnumArray<LayerKind, double, kLayerKinds> forward_s{};
+  for (const LayerKind kind : kAllLayerKinds)
+    if (asked.kinds[kind])
+      forward_s[kind] = asked.kinds[kind]->seconds(is_dense(kind) ? Decision() : layer, Phases::forward);
+  for (const int number : layers_of_stage(asked.model.split(), 0))
+    sum += forwards * forward_s[asked.model.kind(number)];
   const auto runs_on = [&] {
     return asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 &&
            better(seconds_of_layers(asked, least, result.decision), sum);

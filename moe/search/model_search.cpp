@@ -48,7 +48,7 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
 // Prices passes of these phases, all at one degree, for growing degrees until the bound of every larger degree exceeds
 // the fastest so far. The bound ignores contention and is looser than a pass's own time, so it only replaces passes of
 // degrees above kPassesAtLeast, which few layers have.
-void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int fixed, search::PricedPasses& passes) {
+void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int fixed, search::PricedLayers& passes) {
   const auto of = [&](Phase phase) -> search::PricedDegrees& {
     return phase == Phase::forward ? passes.forward : passes.backward;
   };
@@ -86,31 +86,45 @@ void set_times(const std::vector<double>& seconds, const Profile& profile, Model
   }
 }
 
+search::KindReplays kind_replays(LayerSearch& layers, const Schedule& schedule, const LayerPricer& pricer,
+                                 const ModelShape& model) {
+  search::KindReplays replays;
+  const KindPricers pricers = kind_pricers(pricer, model.dense, model.whole, model.layers);
+  for (const LayerKind kind : kAllLayerKinds)
+    if (pricers[kind] != nullptr) replays[kind].emplace(layers.replay(schedule, *pricers[kind]));
+  return replays;
+}
+
 // Returns a lower bound on the seconds of all decisions for a stage with one micro-batch, contention included.
-// `dense`: the replay of its dense layers; null: no dense layers.
-double least_seconds(search::LayerReplay layer, search::LayerReplay* dense, const ModelShape& model,
-                     const DegreeChoice& choice) {
-  const Schedule& schedule = layer.schedule;
-  const LayerPricer& pricer = layer.pricer;
-  search::PricedPasses passes{{},
-                              {},
-                              schedule.degrees != DegreePolicy::apart,
-                              schedule.searched_order,
-                              model.embedding_gradient_bytes,
-                              model.head_gradient_bytes};
+double least_seconds(search::KindReplays& kinds, const LayerPricer& pricer, const ModelShape& model,
+                     const Schedule& schedule, const DegreeChoice& choice) {
   constexpr std::array kBoth{Phase::forward, Phase::backward};
-  if (passes.same_degree) {
-    const int fixed = std::max(choice.forward, choice.backward);
-    add_passes(layer, kBoth, schedule.degrees == DegreePolicy::one ? 1 : fixed, passes);
-  } else {
-    add_passes(layer, std::span(kBoth).first(1), choice.forward, passes);
-    add_passes(layer, std::span(kBoth).last(1), choice.backward, passes);
+  std::vector<search::PricedLayers> all;
+  for (const LayerKind kind : kAllLayerKinds) {
+    if (!kinds[kind]) continue;
+    search::LayerReplay& layer = *kinds[kind];
+    search::PricedLayers& priced = all.emplace_back();
+    for (int i = 0; i < model.layers; ++i) priced.layers += model.kind(i) == kind ? 1 : 0;
+    priced.first = model.kind(model.layers - 1) == kind;
+    priced.last = model.kind(0) == kind;
+    priced.made_bytes = layer.pricer.gradient_bytes();
+    if (is_dense(kind)) {
+      priced.forward.passes.push_back(layer.pass(1, Phase::forward));
+      priced.backward.passes.push_back(layer.pass(1, Phase::backward));
+      continue;
+    }
+    priced.same_degree = schedule.degrees != DegreePolicy::apart;
+    priced.any_order = schedule.searched_order;
+    if (priced.same_degree) {
+      const int fixed = std::max(choice.forward, choice.backward);
+      add_passes(layer, kBoth, schedule.degrees == DegreePolicy::one ? 1 : fixed, priced);
+    } else {
+      add_passes(layer, std::span(kBoth).first(1), choice.forward, priced);
+      add_passes(layer, std::span(kBoth).last(1), choice.backward, priced);
+    }
   }
-  search::PricedDense priced;
-  if (dense != nullptr)
-    priced = {model.dense.in(0, model.layers), model.dense.has(model.layers - 1), model.dense.has(0),
-              dense->pricer.gradient_bytes(),  dense->pass(1, Phase::forward),    dense->pass(1, Phase::backward)};
-  return search::least_model_seconds(pricer, model.layers - priced.layers, passes, priced, splits_gradients(schedule));
+  return search::least_model_seconds(pricer, all, {model.embedding_gradient_bytes, model.head_gradient_bytes},
+                                     splits_gradients(schedule));
 }
 
 // Returns the numbers of layers whose activations an iteration may keep, the largest first: usually_kept() and, if the
@@ -342,8 +356,6 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   // All layers cut the rows of this one, so no layer pads again.
   if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
-  const bool has_dense = !decided.dense.none(decided.layers);
-  const LayerPricer* dense_pricer = has_dense ? &decided_pricer.dense(decided.dense.hidden) : nullptr;
   check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;
@@ -355,9 +367,8 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
     if (decides_dense(decided, i)) decision.backwards[i].degree = 1;
   if (splits_gradients(planned) && decided_pricer.has(GroupKind::dp)) {
     search::LayerReplay replay = layers_.replay(planned, decided_pricer);
-    std::optional<search::LayerReplay> dense;
-    if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
-    search::split_gradients({replay, decided, strategy, choice, dense ? &*dense : nullptr}, layer.decision, result);
+    search::KindReplays kinds = kind_replays(layers_, planned, decided_pricer, decided);
+    search::split_gradients({replay, decided, strategy, choice, kinds}, layer.decision, result);
   }
   const bool places = planned.gradients == GradientPolicy::micro_ops;
   const auto build = checks_ ? build_model_plan : timed_model_plan;
@@ -380,10 +391,8 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
   const bool bounds_places = planned.flow == Flow::sharded && decides_places;
   if (!bounds_places || model.micro_batches > 1 || decided.shape.parallel.pp > 1) return result;
-  std::optional<search::LayerReplay> dense;
-  if (dense_pricer) dense.emplace(layers_.replay(planned, *dense_pricer));
-  const double least_s =
-      least_seconds(layers_.replay(planned, least_pricer), dense ? &*dense : nullptr, decided, choice);
+  search::KindReplays kinds = kind_replays(layers_, planned, least_pricer, decided);
+  const double least_s = least_seconds(kinds, least_pricer, decided, planned, choice);
   result.at_least_s = std::max(result.bound_s, least_s + step_s);
   return result;
 }
@@ -467,23 +476,20 @@ std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int de
 
 PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector<BackwardOption>& options) {
   PartitionLayers layers;
-  PartitionLayer& layer = layers.moe;
-  layer.key = "like all others";
-  layer.made_bytes = asked.pricer().gradient_bytes();
-  layer.seconds = [&asked, &options](int64_t moe_bytes, int64_t dense_bytes) {
-    double least = std::numeric_limits<double>::infinity();
-    if (moe_bytes > 0 && asked.schedule().gradients != GradientPolicy::adaptive) return least;
-    for (const BackwardOption& option : options)
-      least = std::min(least, asked.layer.backward_with(option, {moe_bytes, dense_bytes}));
-    return least;
-  };
-  if (asked.dense) {
-    layers.dense.key = "dense";
-    layers.dense.has_moe_part = false;
-    layers.dense.made_bytes = asked.dense->pricer.gradient_bytes();
-    layers.dense.seconds = [&asked](int64_t moe_bytes, int64_t dense_bytes) {
-      if (moe_bytes > 0) return std::numeric_limits<double>::infinity();
-      return asked.dense->backward_with({}, {0, dense_bytes});
+  for (const LayerKind kind : kAllLayerKinds) {
+    if (!asked.kinds[kind]) continue;
+    LayerReplay& replay = *asked.kinds[kind];
+    PartitionLayer& layer = layers[kind];
+    layer.key = fmt::format("kind {}", static_cast<int>(kind));
+    layer.made_bytes = replay.pricer.gradient_bytes();
+    layer.has_moe_part = !is_dense(kind);
+    layer.seconds = [&asked, &options, &replay, kind](int64_t moe_bytes, int64_t dense_bytes) {
+      double least = std::numeric_limits<double>::infinity();
+      if (moe_bytes > 0 && (is_dense(kind) || asked.schedule().gradients != GradientPolicy::adaptive)) return least;
+      if (is_dense(kind)) return replay.backward_with({}, {0, dense_bytes});
+      for (const BackwardOption& option : options)
+        least = std::min(least, replay.backward_with(option, {moe_bytes, dense_bytes}));
+      return least;
     };
   }
   return stage_problem(asked, layers, 0);
@@ -510,24 +516,23 @@ std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const Pa
   Profile free = pricer.profile();
   free.contention = {};
   const LayerPricer alone(free, pricer.shape(), pricer.options());
+  KindReplays uncontended;
+  const KindPricers pricers = kind_pricers(alone, asked.model.dense, asked.model.whole, asked.model.layers);
+  for (const LayerKind kind : kAllLayerKinds)
+    if (pricers[kind] != nullptr) uncontended[kind].emplace(schedule, *pricers[kind], asked.layer.store);
   LayerReplay uncontended_layer{schedule, alone, asked.layer.store};
-  const BackwardOptions tried = backward_options(asked, uncontended_layer, from.degree_forward);
-  PartitionLayers layers{partition_layer(schedule, alone, tried.paths), {}};
-  std::optional<LayerPricer> dense_alone;
-  std::vector<SplitPaths> dense_paths;
-  if (asked.dense) {
-    dense_alone.emplace(free, asked.dense->pricer.shape(), pricer.options());
-    dense_paths.push_back(LayerReplay(schedule, *dense_alone, asked.layer.store).backward_paths({}));
-    layers.dense = partition_layer(schedule, *dense_alone, dense_paths);
-  }
-  const Partition partition =
-      asked.strategy.solve(stage_problem({uncontended_layer, asked.model, asked.strategy, asked.choice}, layers, 0));
-  starts.push_back(decided(
-      asked.model, partition, [&](LayerSlices slices) { return tried.best_for(slices, alone); }, from));
+  const ModelQuestion question{uncontended_layer, asked.model, asked.strategy, asked.choice, uncontended};
+  const KindOptions tried = kind_options(asked, uncontended, from.degree_forward);
+  const PartitionLayers layers = partition_layers(schedule, uncontended, tried);
+  const Partition partition = asked.strategy.solve(stage_problem(question, layers, 0));
+  const auto best_alone = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, alone); };
+  starts.push_back(decided(asked.model, partition, best_alone, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;
-  const auto best_for = [&](LayerSlices slices) {
+  const auto best_for = [&](LayerKind kind, LayerSlices slices) {
+    if (is_dense(kind)) return BackwardOption();
+    LayerReplay& layer_of_kind = *asked.kinds[kind];
     return *std::ranges::min_element(
-        options, {}, [&](const BackwardOption& option) { return asked.layer.backward_with(option, slices); });
+        options, {}, [&](const BackwardOption& option) { return layer_of_kind.backward_with(option, slices); });
   };
   starts.push_back(decided(asked.model, partition_exact(problem, {std::max(element, grain)}), best_for, from));
   return starts;

@@ -848,8 +848,10 @@ class LayerLoads {
   LayerLoads(const LayerPricer& pricer, const ModelShape& model, const DegreeRanges& ranges)
       : dense(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
         lanes(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()) {
-    if (model.dense.in(0, model.layers) < model.layers) set_loads(pricer, ranges, kinds[0]);
-    if (dense != nullptr) set_loads(*dense, {{{{1, 1}, {1, 1}}}}, kinds[1]);
+    const KindPricers pricers = kind_pricers(pricer, model.dense, model.whole, model.layers);
+    for (const LayerKind kind : kAllLayerKinds)
+      if (pricers[kind] != nullptr)
+        set_loads(*pricers[kind], is_dense(kind) ? DegreeRanges{{{{1, 1}, {1, 1}}}} : ranges, kinds[kind]);
   }
 
   // Loads of a layer's passes by phase and degree, with the minimum over degrees at 0; the least seconds before a
@@ -861,7 +863,7 @@ class LayerLoads {
 
   const LayerPricer* const dense;  // null: all layers have experts
   const size_t lanes;
-  std::array<Layer, 2> kinds;  // MoE and dense layers
+  EnumArray<LayerKind, Layer, kLayerKinds> kinds;
 
  private:
   void set_loads(const LayerPricer& pricer, const DegreeRanges& ranges, Layer& layer) {
@@ -929,8 +931,8 @@ class StageBound {
 
  private:
   const Load& load(int layer, Phase phase, int degree) const {
-    const bool dense = model_.dense.has(layer);
-    return loads_.kinds[dense ? 1 : 0].loads[phase].at(dense ? 0 : degree);
+    const LayerKind kind = model_.kind(layer);
+    return loads_.kinds[kind].loads[phase].at(is_dense(kind) ? 0 : degree);
   }
 
   // Returns the load of all of the stage's layers in a phase of a micro-batch.
@@ -945,7 +947,7 @@ class StageBound {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
       for (const int layer : layers_) {
-        const LayerLoads::Layer& kind = loads_.kinds[model_.dense.has(layer) ? 1 : 0];
+        const LayerLoads::Layer& kind = loads_.kinds[model_.kind(layer)];
         if (const double own_s = kind.outside_s[phase][lane]; std::isfinite(own_s)) {
           outside_s[lane] += own_s;
           break;
@@ -1240,7 +1242,7 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
   decision.degree_forward = degrees.forward;
   decision.degree_first_forward = degrees.first_forward;
   decision.degree_backward = degrees.backward;
-  const LayerCases cases(model.shape, model.dense);
+  const LayerCases cases(model.shape, model.dense, model.whole);
   const bool sums = model.shape.parallel.replicas() > 1;
   const StageSplit split = model.split();
   for (int stage = 0; stage < (stages_apart(model) ? split.stages : 1); ++stage) {

@@ -1,6 +1,7 @@
 #include "moe/shape/dense_layers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "moe/base/check.h"
 #include "moe/base/units.h"
@@ -8,15 +9,38 @@
 
 namespace moe {
 
-int DenseLayers::in(int first, int last) const {
+static int count_in(const std::vector<bool>& is, int first, int last) {
   const auto at = [&](int layer) { return is.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(is)); };
   return static_cast<int>(std::count(at(first), at(last), true));
 }
+
+int DenseLayers::in(int first, int last) const { return count_in(is, first, last); }
+
+int WholeLayers::in(int first, int last) const { return count_in(is, first, last); }
 
 DenseLayers DenseLayers::first(int layers) const {
   DenseLayers cut = *this;
   if (std::ssize(is) > layers) cut.is.resize(layers);
   return cut.none(layers) ? DenseLayers() : cut;
+}
+
+WholeLayers WholeLayers::first(int layers) const {
+  WholeLayers cut = *this;
+  if (std::ssize(is) > layers) cut.is.resize(layers);
+  return cut.none(layers) ? WholeLayers() : cut;
+}
+
+WholeLayers whole_layers(std::string_view pattern, int layers) {
+  WholeLayers all;
+  for (int layer = 0; layer < layers && !pattern.empty(); ++layer)
+    all.is.push_back(pattern[static_cast<size_t>(layer) % pattern.size()] == '0');
+  return all.first(layers);
+}
+
+std::string windowed_pattern(const WholeLayers& whole, int layers) {
+  std::string pattern;
+  for (int layer = 0; layer < layers && !whole.none(layers); ++layer) pattern += whole.has(layer) ? '0' : '1';
+  return pattern;
 }
 
 DenseLayers DenseRule::of(int layers) const {
@@ -41,14 +65,27 @@ LayerCase dense_case(const LayerCase& shape, int64_t hidden) {
   return dense;
 }
 
+LayerCase whole_case(LayerCase shape) {
+  shape.layer.window = 0;
+  return shape;
+}
+
+LayerCases::LayerCases(const LayerCase& shape, DenseLayers dense, WholeLayers whole)
+    : layers_(std::move(dense)), whole_(std::move(whole)) {
+  const LayerCase of_dense = layers_.hidden > 0 ? dense_case(shape, layers_.hidden) : shape;
+  cases_ = {shape, of_dense, whole_case(shape), whole_case(of_dense)};
+}
+
 std::string count_layers(int layers, const DenseLayers& dense) {
   const std::string all = counted(layers, "layer");
   return dense.none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.in(0, layers));
 }
 
-std::string describe_layers(int layers, const DenseLayers& dense, const LayerShape& layer) {
+std::string describe_layers(int layers, const DenseLayers& dense, const WholeLayers& whole, const LayerShape& layer) {
   std::string text = fmt::format("{} of {}", count_layers(layers, dense), describe(layer));
   if (!dense.none(layers)) text += fmt::format(" and {} dense of H{}", dense.in(0, layers), dense.hidden);
+  if (!whole.none(layers))
+    text += fmt::format(", a window of {} tokens in {} of them", layer.window, layers - whole.in(0, layers));
   return text;
 }
 

@@ -1,13 +1,15 @@
 #pragma once
-// Layers of a model whose feed-forward is dense, between its MoE layers.
+// The kinds of a model's layers: with experts or dense; with attention over the layers' window or over all tokens.
 //
 // A dense layer is an MoE layer without routed experts: attention, followed by a feed-forward that processes every
 // token, as a shared expert does. So its case is that of an MoE layer without experts, with the dense hidden size as
-// the shared expert's: volumes, gradients, memory and weights follow from the same formulas.
+// the shared expert's: volumes, gradients, memory and weights follow from the same formulas. A layer with a window and
+// one without differ in attention's scores alone.
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "moe/base/enum_array.h"
 #include "moe/shape/shape.h"
 
 namespace moe {
@@ -26,6 +28,38 @@ struct DenseLayers {
   bool operator==(const DenseLayers&) const = default;
 };
 
+/// Layers with attention over all tokens in a model whose other layers have the case's window.
+struct WholeLayers {
+  std::vector<bool> is;  // by layer; later layers have the window
+
+  bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
+  /// Counts these layers among [first, last).
+  int in(int first, int last) const;
+  /// Returns whether none of the first `layers` layers is among them.
+  bool none(int layers) const { return in(0, layers) == 0; }
+  /// Returns those of a model that has only the first `layers` layers.
+  WholeLayers first(int layers) const;
+  bool operator==(const WholeLayers&) const = default;
+};
+
+/// Returns the whole layers of a model of `layers` layers by a pattern, which repeats: 1 for a layer with the window, 0
+/// for one without, as "10" for every second layer. An empty pattern: all layers have the window.
+WholeLayers whole_layers(std::string_view pattern, int layers);
+/// Returns such a pattern, with a digit for each layer; empty if all have the window.
+std::string windowed_pattern(const WholeLayers& whole, int layers);
+
+/// The kinds of layers, whose attention has the case's window unless it is whole.
+enum class LayerKind : uint8_t { moe, dense, whole_moe, whole_dense };
+inline constexpr size_t kLayerKinds = 4;
+inline constexpr EnumArray<LayerKind, LayerKind, kLayerKinds> kAllLayerKinds{
+    LayerKind::moe, LayerKind::dense, LayerKind::whole_moe, LayerKind::whole_dense};
+constexpr bool is_dense(LayerKind kind) { return kind == LayerKind::dense || kind == LayerKind::whole_dense; }
+constexpr bool is_whole(LayerKind kind) { return kind == LayerKind::whole_moe || kind == LayerKind::whole_dense; }
+inline LayerKind layer_kind(const DenseLayers& dense, const WholeLayers& whole, int layer) {
+  if (whole.has(layer)) return dense.has(layer) ? LayerKind::whole_dense : LayerKind::whole_moe;
+  return dense.has(layer) ? LayerKind::dense : LayerKind::moe;
+}
+
 /// The rule that decides which layers of a model of any depth are dense: the first ones, all except every n-th (layers
 /// n - 1, 2 n - 1, .. have experts, counted from 0), and those listed by number.
 struct DenseRule {
@@ -42,24 +76,29 @@ inline bool is_dense(const LayerCase& shape) { return shape.layer.experts == 0; 
 /// dense_hidden if MP does not divide it, or if its weights are too many to count.
 LayerCase dense_case(const LayerCase& shape, int64_t hidden);
 
-/// The cases of a model's MoE layers and dense layers.
+/// Returns the case of a layer with attention over all tokens, where other layers have a window.
+LayerCase whole_case(LayerCase shape);
+
+/// The cases of a model's layers.
 class LayerCases {
  public:
-  LayerCases(const LayerCase& shape, const DenseLayers& dense)
-      : moe_(shape), dense_(dense.hidden > 0 ? dense_case(shape, dense.hidden) : shape), layers_(dense) {}
-  const LayerCase& of(int layer) const { return layers_.has(layer) ? dense_ : moe_; }
-  const LayerCase& dense() const { return dense_; }
-  const LayerCase& moe() const { return moe_; }
+  /// `shape`: the case of an MoE layer with the window, if there is one.
+  LayerCases(const LayerCase& shape, DenseLayers dense, WholeLayers whole);
+  const LayerCase& of(int layer) const { return cases_[layer_kind(layers_, whole_, layer)]; }
+  const LayerCase& dense() const { return cases_[LayerKind::dense]; }
+  const LayerCase& moe() const { return cases_[LayerKind::moe]; }
   bool is_dense(int layer) const { return layers_.has(layer); }
 
  private:
-  LayerCase moe_, dense_;
+  EnumArray<LayerKind, LayerCase, kLayerKinds> cases_;
   DenseLayers layers_;
+  WholeLayers whole_;
 };
 
 /// Returns "48 layers", or "12 layers, 6 MoE" for a model with dense layers.
 std::string count_layers(int layers, const DenseLayers& dense);
-/// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072".
-std::string describe_layers(int layers, const DenseLayers& dense, const LayerShape& layer);
+/// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072", then ", a window of 128 tokens in
+/// 6 of them" if some layers have one.
+std::string describe_layers(int layers, const DenseLayers& dense, const WholeLayers& whole, const LayerShape& layer);
 
 }  // namespace moe

@@ -74,6 +74,17 @@ DenseRule dense_from(const TableReader& root, int layers) {
   return dense;
 }
 
+// Reads the pattern of layers with a window, which `layer` has.
+std::string windowed_from(const TableReader& root, const LayerShape& layer) {
+  constexpr std::string_view kKey = "windowed_layers";
+  if (!root.has(kKey)) return {};
+  const std::string pattern = root.text(kKey);
+  if (layer.window == 0) root.fail(root.value(kKey), kKey, "a window in [layer] beside it");
+  if (pattern.find_first_not_of("01") != std::string::npos || pattern.find('1') == std::string::npos)
+    root.fail(root.value(kKey), kKey, "1 for layers with the window of [layer], and 0 for others");
+  return pattern;
+}
+
 // Requires the keys that a model can't do without; other keys default to those of LayerShape.
 void require_shape(const TableReader& layer) {
   for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
@@ -85,9 +96,9 @@ const ModelOverride* override_for(const Model& model, const std::string& cluster
   return nullptr;
 }
 
-constexpr std::array kModelKeys{
-    "schema",       "name",       "source",         "layers", "moe_every", "first_dense", "dense_layers",
-    "dense_hidden", "vocabulary", "tied_embedding", "layer",  "parallel",  "on"};
+constexpr std::array kModelKeys{"schema",          "name",         "source",       "layers",     "moe_every",
+                                "first_dense",     "dense_layers", "dense_hidden", "vocabulary", "tied_embedding",
+                                "windowed_layers", "layer",        "parallel",     "on"};
 
 // Returns the keys of a model's file.
 std::vector<std::string_view> model_keys() {
@@ -110,9 +121,6 @@ ModelTraits traits_from(const TableReader& root) {
     else
       traits.*trait.member = root.text(trait.key);
   });
-  const std::string& windowed = traits.windowed_layers;
-  if ((traits.some_window > 0) != !windowed.empty() || windowed.find_first_not_of("01") != std::string::npos)
-    root.fail("windowed_layers", windowed, "a 0 or 1 for each layer, beside some_window");
   return traits;
 }
 
@@ -145,6 +153,7 @@ Model read_model(const std::string& path) {
   const TableReader layer = root.table("layer", kLayerKeys);
   require_shape(layer);
   read_layer_keys(layer, out.layer);
+  out.windowed_layers = windowed_from(root, out.layer);
   out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
   out.overrides = overrides_from(root);
   return out;
@@ -174,6 +183,7 @@ std::string model_toml(const Model& m) {
   if (m.dense.first > 0) add("first_dense", m.dense.first);
   if (!m.dense.listed.empty()) add("dense_layers", m.dense.listed);
   if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
+  if (!m.windowed_layers.empty()) add("windowed_layers", quoted(m.windowed_layers));
   if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
   add("tied_embedding", m.tied_embedding);
   for_each_model_trait([&](const auto& trait) {

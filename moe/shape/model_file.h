@@ -1,5 +1,5 @@
 #pragma once
-// A model of MoE layers of one shape, and of dense layers between them, as a TOML file.
+// A model of MoE layers of one shape, some without its window, and of dense layers between them, as a TOML file.
 //
 //   schema = 1                 name, source
 //   layers = 32
@@ -7,6 +7,7 @@
 //   first_dense = 3            optional: number of first layers that have no experts
 //   dense_layers = [0, 7]      optional: further layers without experts, counted from 0
 //   dense_hidden = 18432       hidden size of a dense layer's feed-forward, if any of these three keys is set
+//   windowed_layers = "10"     optional: 1 for a layer with [layer] window, 0 for one without; repeats over the layers
 //   vocabulary = 32000         optional: without it, the memory of embedding and output projection is not counted
 //   tied_embedding = false     optional: the output projection uses the weights of the embedding
 //   qk_norm = true             optional, as all keys of ModelTraits: exports say them, plans leave them out
@@ -38,7 +39,8 @@ struct Model {
   ParallelShape parallel;  // only sizes of groups, 0: the default; nodes and ranks per node are the cluster's
   int layers = 1;
   DenseRule dense;
-  int64_t vocabulary = 0;  // 0: unknown
+  std::string windowed_layers;  // pattern of whole_layers(); empty: all have the layer's window, if it has one
+  int64_t vocabulary = 0;       // 0: unknown
   bool tied_embedding = false;
   ModelTraits traits;
   std::vector<ModelOverride> overrides;  // at most one for each cluster

@@ -20,8 +20,6 @@ struct ModelTraits {
   double rotary_share = 1;           // part of a head that has rotary positions
   double swiglu_limit = 0;           // clamps the activation of gpt-oss; 0: it has none
   int64_t mtp_modules = 0;           // modules that predict further tokens
-  int64_t some_window = 0;           // tokens that the layers of windowed_layers see
-  std::string windowed_layers = {};  // by layer 1, or 0 without a window; empty: none, or all (LayerShape::window)
   std::string other_mixers = {};     // "gated DeltaNet in 36 of 48 layers": what is planned as attention
   std::string rope_scaling = {};     // "yarn, factor 40"; empty: none
   bool operator==(const ModelTraits&) const = default;
@@ -53,8 +51,6 @@ inline constexpr std::tuple kModelTraits{ModelTrait<bool>{"qk_norm", &ModelTrait
                                          ModelTrait<double>{"rotary_share", &ModelTraits::rotary_share, kShareLimits},
                                          ModelTrait<double>{"swiglu_limit", &ModelTraits::swiglu_limit, kScaleLimits},
                                          ModelTrait<int64_t>{"mtp_modules", &ModelTraits::mtp_modules, kCountLimits},
-                                         ModelTrait<int64_t>{"some_window", &ModelTraits::some_window, kCountLimits},
-                                         ModelTrait<std::string>{"windowed_layers", &ModelTraits::windowed_layers},
                                          ModelTrait<std::string>{"other_mixers", &ModelTraits::other_mixers},
                                          ModelTrait<std::string>{"rope_scaling", &ModelTraits::rope_scaling}};
 

@@ -124,39 +124,37 @@ std::string in_layers(int count, int layers) {
   return count == layers ? "in all layers" : fmt::format("in {} of {} layers", count, layers);
 }
 
-// Returns whether all layers have the window, which is the only case that plans support.
-bool is_windowed(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) == m.layers(); }
+// Returns whether layers have windows that slide, which plans support.
+bool has_windows(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) > 0 && !m.chunked; }
 
-// Returns whether windows slide and all other layers have attention over all tokens.
-bool has_some_windows(const PublishedModel& m) {
-  const int windowed = m.count_of(Mixer::windowed);
-  return windowed > 0 && !m.chunked && !is_windowed(m) && windowed + m.count_of(Mixer::attention) == m.layers();
+// Returns the shortest pattern of windowed layers that repeats over all; empty if all have a window, or none.
+std::string windowed_layers(const PublishedModel& m) {
+  if (!has_windows(m) || m.count_of(Mixer::windowed) == m.layers()) return {};
+  std::string all;
+  for (const Mixer mixer : m.mixers) all += mixer == Mixer::windowed ? '1' : '0';
+  size_t period = 1;
+  while (all.compare(period, std::string::npos, all, 0, all.size() - period) != 0) ++period;
+  return all.substr(0, period);
 }
 
 ModelTraits traits_of(const PublishedModel& m) {
-  ModelTraits traits{.qk_norm = m.qk_norm != QkNorm::none,
-                     .qkv_bias = m.qkv_bias,
-                     .output_bias = m.output_bias,
-                     .expert_bias = m.expert_bias,
-                     .attention_gate = m.gated_attention,
-                     .attention_sinks = m.sinks,
-                     .shared_expert_gate = m.shared_gate && m.shared_hidden > 0,
-                     .selection_bias = m.selection_bias,
-                     .unnormalized_scores = m.sigmoid_gate && m.top_k > 1 && !m.normalized,
-                     .routed_scale = m.routed_scale,
-                     .balance_loss = m.balance_loss,
-                     .balance_by_sample = m.balance_loss > 0 && m.balance_by_sample,
-                     .rotary_share = m.rotary_share,
-                     .swiglu_limit = m.swiglu_limit,
-                     .mtp_modules = m.mtp_modules,
-                     .rope_scaling = m.rope_scaling};
-  if (has_some_windows(m)) {
-    traits.some_window = m.window;
-    for (const Mixer mixer : m.mixers) traits.windowed_layers += mixer == Mixer::windowed ? '1' : '0';
-  } else {
-    traits.other_mixers = fmt::format("{}", fmt::join(replaced_mixers(m), "; "));
-  }
-  return traits;
+  return {.qk_norm = m.qk_norm != QkNorm::none,
+          .qkv_bias = m.qkv_bias,
+          .output_bias = m.output_bias,
+          .expert_bias = m.expert_bias,
+          .attention_gate = m.gated_attention,
+          .attention_sinks = m.sinks,
+          .shared_expert_gate = m.shared_gate && m.shared_hidden > 0,
+          .selection_bias = m.selection_bias,
+          .unnormalized_scores = m.sigmoid_gate && m.top_k > 1 && !m.normalized,
+          .routed_scale = m.routed_scale,
+          .balance_loss = m.balance_loss,
+          .balance_by_sample = m.balance_loss > 0 && m.balance_by_sample,
+          .rotary_share = m.rotary_share,
+          .swiglu_limit = m.swiglu_limit,
+          .mtp_modules = m.mtp_modules,
+          .other_mixers = fmt::format("{}", fmt::join(replaced_mixers(m), "; ")),
+          .rope_scaling = m.rope_scaling};
 }
 
 // Returns the rule of the dense layers for a model file, with the shortest keys that describe them.
@@ -220,9 +218,10 @@ ModelCounts count_model(const PublishedModel& m) {
 std::vector<std::string> replaced_mixers(const PublishedModel& m) {
   std::vector<std::string> mixers;
   for (const Mixer mixer : {Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba}) {
-    if (m.count_of(mixer) == 0 || (mixer == Mixer::windowed && is_windowed(m))) continue;
-    const std::string window = mixer == Mixer::windowed ? fmt::format(", {} tokens,", m.window) : "";
-    mixers.push_back(fmt::format("{}{} {}", name_of(mixer), window, in_layers(m.count_of(mixer), m.layers())));
+    if (m.count_of(mixer) == 0 || (mixer == Mixer::windowed && has_windows(m))) continue;
+    const std::string chunk = mixer == Mixer::windowed ? fmt::format(" in chunks of {} tokens", m.window) : "";
+    mixers.push_back(fmt::format("{}{} {}", mixer == Mixer::windowed ? "attention" : name_of(mixer), chunk,
+                                 in_layers(m.count_of(mixer), m.layers())));
   }
   return mixers;
 }
@@ -255,6 +254,7 @@ Model planned_model(const PublishedModel& m) {
   out.source = fmt::format("{}, model_type {}. Assumed: B = 1 and L = {}; dropless.", m.file, m.family, m.seq);
   out.layers = m.layers();
   out.dense = dense_rule(m);
+  out.windowed_layers = windowed_layers(m);
   out.vocabulary = m.vocabulary;
   out.tied_embedding = m.tied_embedding;
   out.traits = traits_of(m);
@@ -275,7 +275,7 @@ Model planned_model(const PublishedModel& m) {
   } else if (m.head_dim * m.heads != m.model_dim) {
     l.head_dim = m.head_dim;
   }
-  if (is_windowed(m)) l.window = m.window;
+  if (has_windows(m)) l.window = m.window;
   l.rope_theta = m.rope_theta;
   l.experts = m.experts;
   l.top_k = m.top_k;
@@ -294,8 +294,10 @@ PublishedModel published_model(const Model& model) {
   PublishedModel out;
   out.name = model.name;
   out.file = model.file;
-  out.mixers.assign(model.layers, l.window > 0 ? Mixer::windowed : Mixer::attention);
   out.window = l.window;
+  const WholeLayers whole = whole_layers(model.windowed_layers, model.layers);
+  for (int layer = 0; layer < model.layers; ++layer)
+    out.mixers.push_back(l.window > 0 && !whole.has(layer) ? Mixer::windowed : Mixer::attention);
   out.dense_layers = model.dense.of(model.layers).is;
   out.dense_layers.resize(out.mixers.size());
   out.model_dim = l.model_dim;

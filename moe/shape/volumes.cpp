@@ -291,7 +291,9 @@ int64_t expert_gradient_bytes(const LayerCase& c) {
 double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const LayerShape& l = shape.layer;
   const auto width = static_cast<double>(l.model_dim);
-  const auto seen = static_cast<double>(l.window > 0 ? std::min(l.window, l.seq) : l.seq);
+  const int whole = l.window > 0 ? depth.whole.in(0, depth.layers) : depth.layers;
+  const auto seen =  // the mean over layers
+      static_cast<double>(whole * l.seq + (depth.layers - whole) * std::min(l.window, l.seq)) / depth.layers;
   const auto weights = weights_of(l, {l.heads, l.kv_heads}, [](const Projection&) { return true; });
   const double attention =
       static_cast<double>(weights) + seen * static_cast<double>(attention_width(l) + mixed_width(l));

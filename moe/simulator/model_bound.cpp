@@ -66,6 +66,9 @@ struct LayerBounds {
   bool alike = false;  // the last backward equals all others
 };
 
+// Bounds of each kind of layers that a model has.
+using KindBounds = EnumArray<LayerKind, const LayerBounds*, kLayerKinds>;
+
 // Returns the bounds of some degrees, from the loads of lanes.
 LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees,
                          BoundShapes& shapes) {
@@ -127,7 +130,12 @@ struct StageGathers {
 class ModelBound {
  public:
   ModelBound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes)
-      : schedule_(schedule), pricer_(pricer), model_(model), shapes_(shapes), split_(model.split()) {
+      : schedule_(schedule),
+        pricer_(pricer),
+        model_(model),
+        shapes_(shapes),
+        split_(model.split()),
+        pricers_(kind_pricers(pricer, model.dense, model.whole, model.layers)) {
     const BoundShape& shape = shapes.get(schedule, pricer.outline(), Phase::backward);
     lanes_ = shape.lanes.size();
     gradient_lane_ = shape.gradient_lane;
@@ -140,12 +148,12 @@ class ModelBound {
     if (!model.dense.none(model.layers)) dense_ = &pricer.dense(model.dense.hidden);
   }
 
-  const LayerPricer* dense() const { return dense_; }
+  const KindPricers& pricers() const { return pricers_; }
 
-  /// Returns the seconds of the iteration with these passes; `dense`: those of dense layers, if there are any.
-  double run(const LayerBounds& moe, const LayerBounds& dense) {
+  /// Returns the seconds of the iteration with these passes.
+  double run(const KindBounds& bounds) {
     if (steps_.empty()) prepare_run();
-    moe_bounds_ = &moe, dense_bounds_ = &dense;
+    bounds_ = bounds;
     stages_.assign(split_.stages, Stage(lanes_));
     sent_.assign(stages_.size(), 0);
     ended_.assign(static_cast<size_t>(split_.chunks()) * static_cast<size_t>(model_.micro_batches), {});
@@ -161,8 +169,8 @@ class ModelBound {
   /// to their last one in each, and its chain if each pass receives its input, which waits for the previous pass.
   /// Before a stage's first pass, a forward runs through a chunk of each earlier stage, and after its last pass a
   /// backward. The step is excluded.
-  double busiest_s(const LayerBounds& moe, const LayerBounds& dense) {
-    moe_bounds_ = &moe, dense_bounds_ = &dense;
+  double busiest_s(const KindBounds& bounds) {
+    bounds_ = bounds;
     compose_chunks();
     double most_s = 0, outside_s = 0;
     for (int stage = 0; stage < split_.stages; ++stage) {
@@ -232,22 +240,22 @@ class ModelBound {
   // Combines each chunk's layers into one pass. Most chunks have the same layers as the previous one.
   void compose_chunks() {
     chunks_.clear();
-    std::vector<bool> before, now;
+    std::vector<LayerKind> before, now;
     for (int chunk = 0; chunk < split_.chunks(); ++chunk) {
       const auto [first, last] = layers_of_chunk(split_, chunk);
       now.clear();
-      for (int layer = first; layer < last; ++layer) now.push_back(model_.dense.has(layer));
+      for (int layer = first; layer < last; ++layer) now.push_back(model_.kind(layer));
       const bool is_known = chunk > 0 && now == before;
       chunks_.push_back(is_known ? chunks_.back() : composed(now));
       before.swap(now);
     }
   }
 
-  Chunk composed(const std::vector<bool>& is_dense) const {
+  Chunk composed(const std::vector<LayerKind>& kinds) const {
     std::optional<Chunk> chunk;
-    for (size_t i = 0, end = 0; i < is_dense.size(); i = end) {
-      while (end < is_dense.size() && is_dense[end] == is_dense[i]) ++end;
-      const LayerBounds& layer = is_dense[i] ? *dense_bounds_ : *moe_bounds_;
+    for (size_t i = 0, end = 0; i < kinds.size(); i = end) {
+      while (end < kinds.size() && kinds[end] == kinds[i]) ++end;
+      const LayerBounds& layer = *bounds_[kinds[i]];
       const int count = static_cast<int>(end - i);
       const auto backward_of = [&](const Between& own) {
         return (pricer_.outline().recomputes ? layer.forward.then(own) : own).times(count);
@@ -300,7 +308,7 @@ class ModelBound {
   void run_last(int chunk, Stage& stage) {
     const auto [first, last] = layers_of_chunk(split_, chunk);
     for (int layer = last - 1; layer >= first; --layer) {
-      const LayerBounds& bounds = model_.dense.has(layer) ? *dense_bounds_ : *moe_bounds_;
+      const LayerBounds& bounds = *bounds_[model_.kind(layer)];
       if (pricer_.outline().recomputes) stage.pass(bounds.forward);
       stage.pass(bounds.last_backward);
       if (layer == last - 1 && chunk + split_.stages >= split_.chunks()) stage.first_made = stage.chain();
@@ -330,15 +338,16 @@ class ModelBound {
   const ModelShape& model_;
   BoundShapes& shapes_;
   const StageSplit split_;
+  const KindPricers pricers_;
   std::vector<PipelineStep> steps_;
-  const LayerPricer* dense_ = nullptr;
+  const LayerPricer* dense_ = nullptr;  // of gradients and states, which no window changes
   size_t lanes_ = 0;
   int gradient_lane_ = -1, transfer_lane_ = -1;
   EnumArray<Phase, double, 2> send_s_{}, receive_s_{};
   double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // seconds of a backward on the gradients' lane
   std::vector<double> behind_s_;                                  // by stage: seconds after its passes and gradients
 
-  const LayerBounds *moe_bounds_ = nullptr, *dense_bounds_ = nullptr;
+  KindBounds bounds_{};
   std::vector<Chunk> chunks_;
   std::vector<Stage> stages_;
   std::vector<double> sent_;  // by stage: the end of its gradients
@@ -420,6 +429,28 @@ std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& f
   return pairs;
 }
 
+// Returns bounds that hold for any of these pairs.
+LayerBounds least_of(std::span<const LayerBounds> pairs) {
+  LayerBounds least = pairs.front();
+  for (const LayerBounds& other : pairs.subspan(1))
+    least = {least.forward.lesser(other.forward), least.backward.lesser(other.backward),
+             least.last_backward.lesser(other.last_backward), false};
+  return least;
+}
+
+// The bounds of all kinds of a model's layers, from the loads of lanes.
+struct OwnedBounds {
+  OwnedBounds(const Schedule& schedule, const KindPricers& pricers, BoundedDegrees degrees, BoundShapes& shapes) {
+    for (const LayerKind kind : kAllLayerKinds) {
+      if (pricers[kind] == nullptr) continue;
+      owned[kind] = layer_bounds(schedule, *pricers[kind], is_dense(kind) ? BoundedDegrees() : degrees, shapes);
+      bounds[kind] = &*owned[kind];
+    }
+  }
+  EnumArray<LayerKind, std::optional<LayerBounds>, kLayerKinds> owned;
+  KindBounds bounds{};
+};
+
 }  // namespace
 
 double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage) {
@@ -484,37 +515,51 @@ static double host_link_seconds(const LayerPricer& pricer, const ModelShape& mod
 double model_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundedDegrees degrees,
                    BoundShapes& shapes) {
   ModelBound bound(schedule, pricer, model, shapes);
-  const LayerBounds moe = layer_bounds(schedule, pricer, degrees, shapes);
-  return std::max(bound.run(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe),
-                  host_link_seconds(pricer, model));
+  const OwnedBounds all(schedule, bound.pricers(), degrees, shapes);
+  return std::max(bound.run(all.bounds), host_link_seconds(pricer, model));
 }
 
 double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                      BoundShapes& shapes) {
   ModelBound bound(schedule, pricer, model, shapes);
-  const LayerBounds moe = layer_bounds(schedule, pricer, {}, shapes);
-  return bound.busiest_s(moe, bound.dense() ? layer_bounds(schedule, *bound.dense(), {}, shapes) : moe);
+  return bound.busiest_s(OwnedBounds(schedule, bound.pricers(), {}, shapes).bounds);
 }
 
-// Evaluates pairs in the order of their busiest lanes until the next busiest lane alone takes longer than the best.
+// Evaluates pairs in the order of their busiest lanes until the next busiest lane alone takes longer than the best. The
+// pairs are those of one kind of layers with experts. Another kind has its passes of the same degrees; if degrees are
+// separate, the least of all.
 double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                       EnumArray<Phase, std::span<const int>, 2> degrees, BoundShapes& shapes) {
   const auto passes = [&](const LayerPricer& of, Phase phase) { return LayerPasses(schedule, of, phase, shapes); };
-  const std::vector<LayerBounds> pairs =
-      pairs_of(schedule, passes(pricer, Phase::forward), passes(pricer, Phase::backward), degrees);
   ModelBound bound(schedule, pricer, model, shapes);
-  std::optional<LayerBounds> dense;
-  if (const LayerPricer* of = bound.dense()) {
-    const Between backward = passes(*of, Phase::backward).at(1);
-    dense = LayerBounds{passes(*of, Phase::forward).at(1), backward, backward, true};
+  EnumArray<LayerKind, std::vector<LayerBounds>, kLayerKinds> pairs;
+  size_t count = 1;
+  for (const LayerKind kind : {LayerKind::moe, LayerKind::whole_moe}) {
+    const LayerPricer* of = bound.pricers()[kind];
+    if (of == nullptr) continue;
+    pairs[kind] = pairs_of(schedule, passes(*of, Phase::forward), passes(*of, Phase::backward), degrees);
+    if (count > 1 && schedule.degrees == DegreePolicy::apart) pairs[kind] = {least_of(pairs[kind])};
+    count = std::max(count, pairs[kind].size());
   }
+  for (const LayerKind kind : {LayerKind::dense, LayerKind::whole_dense}) {
+    const LayerPricer* of = bound.pricers()[kind];
+    if (of == nullptr) continue;
+    const Between backward = passes(*of, Phase::backward).at(1);
+    pairs[kind] = {LayerBounds{passes(*of, Phase::forward).at(1), backward, backward, true}};
+  }
+  const auto bounds_of = [&](size_t i) {
+    KindBounds bounds{};
+    for (const LayerKind kind : kAllLayerKinds)
+      if (!pairs[kind].empty()) bounds[kind] = &pairs[kind][std::min(i, pairs[kind].size() - 1)];
+    return bounds;
+  };
   std::vector<std::pair<double, size_t>> order;
-  for (const LayerBounds& pair : pairs) order.emplace_back(bound.busiest_s(pair, dense ? *dense : pair), order.size());
+  for (size_t i = 0; i < count; ++i) order.emplace_back(bound.busiest_s(bounds_of(i)), i);
   std::ranges::sort(order);
   double least_s = std::numeric_limits<double>::infinity();
   for (const auto& [busiest_s, i] : order) {
     if (busiest_s >= least_s) break;
-    least_s = std::min(least_s, bound.run(pairs[i], dense ? *dense : pairs[i]));
+    least_s = std::min(least_s, bound.run(bounds_of(i)));
   }
   return least_s;
 }

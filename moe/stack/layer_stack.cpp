@@ -25,6 +25,7 @@ void copy(Math& math, TensorView from, TensorView to) {
 StackShape stack_shape(const Plan& plan) {
   StackShape shape{plan.shape, plan.structure->flow, plan.layers, plan.micro_batches, plan.dense, plan.virtual_stages};
   shape.slots = memory_slots(plan);
+  shape.whole = plan.whole;
   if (plan.vocabulary == 0) return shape;
   shape.head_weights = head_weights(plan.shape, plan.vocabulary, plan.step.tied).dense;
   shape.embedding_weights = embedding_weights(plan.shape, plan.vocabulary).dense;
@@ -46,7 +47,7 @@ LayerCase stage_case(LayerCase shape) {
 LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
                        LayerDevice& device)
     : shape_(shape),
-      cases_(stage_case(shape.shape), shape.dense),
+      cases_(stage_case(shape.shape), shape.dense, shape.whole),
       stage_(place_in(shape.shape.parallel, GroupKind::pp, rank)),
       layers_(layers_of_stage(shape.split(), stage_)),
       links_(world, shape.split()),

@@ -28,7 +28,7 @@ struct RankCells {
   std::vector<int> numbers{0};                 // numbers of the rank's layers, ascending
   std::vector<std::vector<MoeLayer*>> layers;  // [place in numbers][micro-batch]
 
-  explicit RankCells(MoeLayer& layer) : cases(layer.shape().shape, {}), layers{{&layer}} {}
+  explicit RankCells(MoeLayer& layer) : cases(layer.shape().shape, {}, {}), layers{{&layer}} {}
   RankCells(LayerCases of_all, std::vector<int> of_rank, std::vector<std::vector<MoeLayer*>> all)
       : cases(std::move(of_all)), numbers(std::move(of_rank)), layers(std::move(all)) {}
 
@@ -77,6 +77,7 @@ struct StackShape {
   int virtual_stages = 1;                           // chunks of layers that a stage has
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients are summed over DP
   MemorySlots slots = {};                           // none: no pass shares memory
+  WholeLayers whole = {};
 
   StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };

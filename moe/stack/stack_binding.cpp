@@ -16,7 +16,7 @@ bool of_a_pass(const Task& task) { return is_of_layer(task.kind); }
 CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
   const auto layers = static_cast<size_t>(whole.layers), micro_batches = static_cast<size_t>(whole.micro_batches);
   std::vector<Structure> structures(layers * micro_batches);
-  const LayerCases cases(stage_case(whole.shape), whole.dense);
+  const LayerCases cases(stage_case(whole.shape), whole.dense, whole.whole);
   for (const Task& task : whole.tasks()) {
     if (!of_a_pass(task)) continue;
     std::vector<Task>& tasks = structures[task.layer * micro_batches + task.micro_batch].tasks;
@@ -58,6 +58,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
                        describe(plan.shape.layer));
   require_equal(plan.layers, shape.layers, "the plan's layers");
   require<WrongResult>(plan.dense == shape.dense, "the plan's dense layers are others than the stack's");
+  require<WrongResult>(plan.whole == shape.whole, "the plan's layers without a window are others than the stack's");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
   require_equal(plan.virtual_stages, shape.virtual_stages, "the plan's virtual stages");
   require<WrongResult>(shape.slots.none() || shape.slots == memory_slots(plan),

@@ -145,6 +145,8 @@ class Iteration:
         backward, in_backward = phases
         layer = copy.copy(self.layer)
         layer.part = micro_batch % layer.parts
+        if number in self.model["whole"]:
+            layer.window = 0
         degree = self.model["degrees"][1 if backward else 0]
         other = self.model["degrees"][0 if backward else 1]
         if number in self.model["dense"]:
@@ -211,6 +213,7 @@ def random_model(rng, profile):
     if stages > 1 and rng.random() < 0.4:
         draw_ends(rng, stages, model)
     draw_dense(rng, layer, model)
+    draw_windows(rng, layer, model)
     layer.gate, layer.norm = rng.choice(GATES), rng.choice([None, "layernorm", "rmsnorm", "none"])
     layer.zero = rng.randint(0, 1)
     if rng.random() < 0.3:
@@ -263,6 +266,18 @@ def draw_dense(rng, layer, model):
     model["dense_keys"] = "\n".join(keys + [f"dense_hidden = {model['dense_hidden']}"])
 
 
+def draw_windows(rng, layer, model):
+    """A window in some layers, by a pattern that repeats over all of them."""
+    model["whole"], model["window_keys"] = set(), ""
+    if rng.random() < 0.6:
+        return
+    layer.causal, layer.window = True, rng.choice([1, 7, layer.seq // 2 + 1])
+    pattern = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))] + [True]
+    rng.shuffle(pattern)
+    model["whole"] = {n for n in range(model["layers"]) if not pattern[n % len(pattern)]}
+    model["window_keys"] = 'windowed_layers = "' + "".join("1" if seen else "0" for seen in pattern) + '"'
+
+
 def drop_rows(rng, profile, layer):
     """Rows that a step alone needs, so that its prices are derived from others, or there is none."""
     pricer = Pricer(profile, layer)
@@ -289,6 +304,7 @@ layers = {model["layers"]}
 vocabulary = {model["vocabulary"]}
 tied_embedding = {tied}
 {model["dense_keys"]}
+{model["window_keys"]}
 [layer]
 batch = {layer.batch}
 seq = {layer.seq}
@@ -380,6 +396,10 @@ def check_model(tally, program, seed, rng):
         return
     numbers = sorted(model["dense"])
     tally.equal("dense layers of a model", document.get("dense_layers", []), numbers, f"seed {seed}")
+    windowed = "".join("0" if n in model["whole"] else "1" for n in range(model["layers"]))
+    some = layer.window < layer.seq and "1" in windowed and "0" in windowed
+    tally.equal("windowed layers of a model", document.get("windowed_layers"), windowed if some else None,
+                f"seed {seed}")
     rebuilt = schedules.AFTER_BACKWARD | (schedules.SPLIT | schedules.BESIDE_DENSE if layer.replicas == 1 else set())
     totals, mines = {}, {}
     for answer in document["schedules"]:

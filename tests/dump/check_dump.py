@@ -523,6 +523,13 @@ def ends_of(manifest, t):
     return StackEnds(t, lambda m: prefixes(manifest, first, m)[1], lambda m: prefixes(manifest, last, m)[1])
 
 
+def of_layer_number(manifest, number):
+    """The manifest of one layer, whose attention sees all tokens where its model's other layers have a window."""
+    if manifest.get("windowed_layers", "1" * manifest["layers"])[number] == "1":
+        return manifest
+    return {**manifest, "layer": {key: value for key, value in manifest["layer"].items() if key != "window"}}
+
+
 def recomputed(manifest, t, ends):
     """What the layers should have written, by the names of the dump: from what `ends` put into the first layer and
     into the last one's backward, with the choices of all."""
@@ -537,7 +544,7 @@ def recomputed(manifest, t, ends):
                      if name.startswith(of_layer) and "micro-batch" not in name}
             known |= {name.removeprefix(own): w for name, w in t.items() if name.startswith(own)}
             dense = number in manifest.get("dense_layers", [])
-            layers.append((DenseLayer if dense else Layer)(manifest, known))
+            layers.append((DenseLayer if dense else Layer)(of_layer_number(manifest, number), known))
             if number in firsts:
                 found[own + "input"] = flowing
             flowing, weight = layers[-1].forward(flowing)

@@ -44,6 +44,7 @@ MODELS = {
     "dense": ["--model", "DENSE", "--dtype", "float64", "--schedule", "fsmoe,parm-s1,ds-moe-replicated,monta-o2"],
     "dense stages": ["--model", "DENSE", "--dtype", "float64", "--ffn", "gpt", "--rope-theta", "0", "--schedule",
                      "fsmoe,lina-packed", "--pp", "2", "--micro-batches", "2", "--zero", "1"],
+    "dense windows": ["--model", "WINDOWS", "--dtype", "float64", "--schedule", "fsmoe,ds-moe"],
 }
 # Experts in every second layer, whose first one has none either.
 DENSE = """schema = 1
@@ -82,9 +83,12 @@ class ModelDumps(unittest.TestCase):
 
     def dump(self, *model):
         file = os.path.join(self.folder, "dense.toml")
+        windows = os.path.join(self.folder, "windows.toml")
         with open(file, "w") as target:
             target.write(DENSE)
-        model = [file if argument == "DENSE" else argument for argument in model]
+        with open(windows, "w") as target:
+            target.write(DENSE.replace("[layer]", 'windowed_layers = "10"\n[layer]\nwindow = 5'))
+        model = [{"DENSE": file, "WINDOWS": windows}.get(argument, argument) for argument in model]
         to = os.path.join(self.folder, "dump")
         found = self.modelbench(*model, "--dump", to)
         self.assertEqual(found.returncode, 0, found.stdout + found.stderr)
@@ -128,6 +132,7 @@ class ModelDumps(unittest.TestCase):
                     learns = name == "dense stages" if dense else "tiny-mixtral" not in model
                     self.assertEqual("places" in weights, learns)  # the others rotate by them
                     self.assertEqual(manifest.get("dense_layers", []), [0, 1, 2, 4] if dense else [])
+                    self.assertEqual(manifest.get("windowed_layers"), "10101" if name == "dense windows" else None)
                     self.assertEqual("layer-0.bq" in weights, "--bias" in model)
                     self.assertEqual("head" in weights, "tied" not in name)
                     first = "layer-0.ffn_w1" if dense else "layer-0.w1"

@@ -8,6 +8,7 @@
 #include "moe/base/check.h"
 #include "moe/plan/memory.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/shape/volumes.h"
 #include "tests/plan/broken_plan.h"
 
 namespace moe {
@@ -36,6 +37,50 @@ TEST(DenseLayers, AreThoseThatRulesName) {
   EXPECT_FALSE(dense.has(-1) || dense.has(6)) << "a model's ends";
   EXPECT_EQ(count_layers(6, dense), "6 layers, 3 MoE");
   EXPECT_EQ(count_layers(1, {}), "1 layer");
+}
+
+TEST(WholeLayers, AreThoseOfAPatternThatRepeats) {
+  EXPECT_EQ(windowed_pattern(whole_layers("10", 5), 5), "10101") << "gpt-oss";
+  EXPECT_EQ(windowed_pattern(whole_layers("111110", 8), 8), "11111011") << "five of six";
+  EXPECT_EQ(windowed_pattern(whole_layers("0110", 3), 3), "011") << "cut";
+  for (const auto& [pattern, layers] : {std::pair{"", 4}, {"1", 4}, {"110", 2}})
+    EXPECT_EQ(whole_layers(pattern, layers), WholeLayers()) << "none: " << pattern;
+  const WholeLayers whole = whole_layers("10", 6);
+  EXPECT_EQ(whole.in(0, 6), 3);
+  EXPECT_EQ(windowed_pattern(whole.first(3), 3), "101");
+  EXPECT_EQ(whole.first(1), WholeLayers());
+  EXPECT_FALSE(whole.has(-1) || whole.has(6)) << "a model's ends";
+  const DenseLayers dense = DenseRule{8, 2, 1, {}}.of(6);
+  EXPECT_EQ(layer_kind(dense, whole, 0), LayerKind::dense);
+  EXPECT_EQ(layer_kind(dense, whole, 1), LayerKind::whole_dense);
+  EXPECT_EQ(layer_kind(dense, whole, 2), LayerKind::moe);
+  EXPECT_EQ(layer_kind(dense, whole, 3), LayerKind::whole_moe);
+}
+
+// Works differ in attention alone, and hashes tell models apart.
+TEST(WholeLayers, AttendToAllTokens) {
+  LayerCase c = four_ranks();
+  c.layer.window = 3;
+  ModelShape model{c, 4, 2};
+  ModelDecision decision;
+  decision.backwards.resize(4);
+  const Plan all = build_model_plan(find_schedule("fsmoe"), model, decision);
+  model.whole = whole_layers("10", 4);
+  const Plan some = build_model_plan(find_schedule("fsmoe"), model, decision);
+  ASSERT_EQ(all.tasks().size(), some.tasks().size());
+  EXPECT_NE(all.hash(), some.hash());
+  int others = 0;
+  for (const Task& task : some.tasks()) {
+    const bool is_whole = is_attention(task.kind) && computes(task.kind) && task.layer % 2 == 1;
+    const double extra = some.works[task.id].flops - all.works[task.id].flops;
+    const double flops = scores_flops(whole_case(c)) - scores_flops(c);
+    const int passes = !is_whole ? 0 : task.phase == Phase::backward ? 2 : 1;
+    EXPECT_NEAR(extra, passes * flops, 1e-6 * flops) << task.name();
+    others += is_whole;
+  }
+  EXPECT_EQ(others, 2 * 2 * 2) << "2 layers, 2 micro-batches, 2 phases";
+  model.whole = whole_layers("01", 4);
+  EXPECT_NE(build_model_plan(find_schedule("fsmoe"), model, decision).hash(), some.hash());
 }
 
 // Attention's weights and those of a feed-forward whose hidden size MP shards; no gate and no experts.

@@ -3,6 +3,7 @@
 
 #include "moe/prices/pricer.h"
 #include "moe/schedule/model_plan.h"
+#include "moe/shape/model_file.h"
 
 namespace moe {
 namespace {
@@ -143,6 +144,32 @@ TEST(StepPrices, EveryGatesWeightsAreCounted) {
   }
   c.layer.gate = "softmoe";
   EXPECT_EQ(step_weights(c).alike, capacity_rows(c) * 4 * 32 + norms);
+}
+
+// gpt-oss-20b on one rank, by hand from the row of GEMMs: six GEMMs of attention, twelve in the backward. 12 of 24
+// layers see all L tokens, as whole L x L products; 12 see a band of 128 tokens, which counts twice.
+TEST(StepPrices, OfAttentionAreThoseOfEachLayersWindow) {
+  const Model file = find_model("gpt-oss-20b");
+  Profile profile = profile_of({});
+  profile.nodes = profile.ranks_per_node = 1;
+  profile.task_overhead_s = 3e-6;
+  profile.compute.push_back({.op = Op::gemm, .dtype = DType::bfloat16, .alpha_s = 2e-6, .beta_s_per_flop = 1 / 400e12});
+  ModelShape model{complete(file.layer, {}, Rounding::ragged), 24, 1};
+  model.whole = whole_layers(file.windowed_layers, 24);
+  ModelDecision decision;
+  decision.backwards.resize(24);
+  const Plan plan = build_model_plan(find_schedule("ds-moe"), model, decision);
+  const LayerPricer pricer(profile, model.shape);
+  const std::vector<double> seconds = price(pricer, plan);
+  EnumArray<Phase, double, 2> attention_s{};
+  for (const Task& task : plan.tasks())
+    if (task.kind == TaskKind::attention) attention_s[task.phase] += seconds[task.id];
+  const double tokens = 4096, products = 2 * 2880.0 * 4096 + 2 * 2880.0 * 512;
+  const double all = tokens * tokens, band = 128 * tokens - 128 * 127 / 2.0;
+  const auto forward_s = [&](double pairs) { return (2 * tokens * products + 2 * pairs * 2 * 4096) / 400e12; };
+  const double both_s = 12 * forward_s(all) + 12 * forward_s(2 * band);
+  EXPECT_NEAR(attention_s[0], both_s + 24 * (6 * 2e-6 + 3e-6), 1e-12);
+  EXPECT_NEAR(attention_s[1], 2 * both_s + 24 * (12 * 2e-6 + 3e-6), 1e-12);
 }
 
 }  // namespace

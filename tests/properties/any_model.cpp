@@ -66,6 +66,15 @@ DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
   return dense.first(model.layers);
 }
 
+// A window in some layers of a third of the models.
+void draw_windows(uint64_t seed, ModelShape& model) {
+  Draws draws(seed, 801);
+  LayerShape& layer = model.shape.layer;
+  if (!layer.causal || layer.seq < 3 || draws.below(3) > 0) return;
+  layer.window = 1 + static_cast<int64_t>(draws.below(static_cast<uint64_t>(layer.seq - 1)));
+  model.whole = whole_layers(draws.below(2) == 0 ? "10" : "0011", model.layers);
+}
+
 }  // namespace
 
 void draw_virtual_stages(uint64_t seed, ModelShape& model) {
@@ -111,6 +120,7 @@ AnyModel any_model(uint64_t seed) {
   draw_virtual_stages(seed, any.model);
   draw_stage_layers(seed, any.model);
   if (seed % 2 == 0) any.model.dense = dense_of(seed, any.model);
+  draw_windows(seed, any.model);
   const int64_t ends = draws.below(3) * gradient_bytes(any.model.shape);
   any.model.embedding_gradient_bytes = ends;
   any.model.head_gradient_bytes = draws.below(2) * ends;
@@ -124,10 +134,11 @@ AnyModel any_model(uint64_t seed) {
     add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
   any.text = fmt::format(
       "{}; cp {}, {} stages {}, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.cp, parallel.pp,
-      describe_ends(any.model.split()), count_layers(any.model.layers, any.model.dense), any.model.micro_batches,
-      describe_order(any.model), placement_name(parallel), any.profile.contention.none() ? "" : ", contention",
-      parallel.recompute == Recompute::full ? ", run again" : "", any.model.step.planned ? ", with its step" : "",
-      any.model.vocabulary > 0 ? ", with its ends" : "");
+      describe_ends(any.model.split()),
+      describe_layers(any.model.layers, any.model.dense, any.model.whole, any.model.shape.layer),
+      any.model.micro_batches, describe_order(any.model), placement_name(parallel),
+      any.profile.contention.none() ? "" : ", contention", parallel.recompute == Recompute::full ? ", run again" : "",
+      any.model.step.planned ? ", with its step" : "", any.model.vocabulary > 0 ? ", with its ends" : "");
   return any;
 }
 
@@ -136,7 +147,7 @@ ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& mod
   const auto degree = [&] { return 1 + static_cast<int>(draws.below(6)); };
   ModelDecision decision;
   if (schedule.degrees != DegreePolicy::one) decision.degree_forward = decision.degree_backward = degree();
-  const LayerCases cases(model.shape, model.dense);
+  const LayerCases cases(model.shape, model.dense, model.whole);
   const int64_t element = bytes_of(model.shape.layer.dtype);
   const bool sends = groups_of(model.shape.parallel)[GroupKind::dp].size > 1;
   decision.micro_op_bytes = std::max<int64_t>(8, gradient_bytes(model.shape) / (1 + draws.below(5)));

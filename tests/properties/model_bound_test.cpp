@@ -45,7 +45,7 @@ TEST(ModelBound, HasTheGathersOfZero) {
     const LayerPricer pricer(any.profile, any.model.shape, {.nearest = true});
     const std::vector<double> seconds = price(pricer, shared);
     const Groups groups = groups_of(any.model.shape.parallel);
-    const LayerCases cases(shared.shape, shared.dense);
+    const LayerCases cases(shared.shape, shared.dense, shared.whole);
     std::map<std::pair<TaskKind, int>, int> times;
     std::map<int, double> lanes;
     for (const Task& task : shared.tasks()) {

@@ -61,11 +61,13 @@ TEST(HfConfig, FlopsAreThoseByHand) {
 
 // What model FLOPs utilisation counts of a step is three times a token's forward.
 TEST(HfConfig, FlopsAgreeWithThoseOfAStep) {
-  for (const char* name : {"mixtral-7b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2"}) {
+  for (const char* name : {"mixtral-7b", "qwen3-30b-a3b", "deepseek-v3", "kimi-k2", "gpt-oss-20b"}) {
     const Model model = find_model(name);
     const LayerCase c = complete(model.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
-    const double step =
-        step_flops(c, {.layers = model.layers, .vocabulary = model.vocabulary, .dense = model.dense.of(model.layers)});
+    const double step = step_flops(c, {.layers = model.layers,
+                                       .vocabulary = model.vocabulary,
+                                       .dense = model.dense.of(model.layers),
+                                       .whole = whole_layers(model.windowed_layers, model.layers)});
     const double token = step / static_cast<double>(c.layer.batch * c.layer.seq);
     EXPECT_NEAR(3 * count_model(published_model(model)).forward_flops / token, 1, 1e-12) << name;
   }
@@ -73,16 +75,28 @@ TEST(HfConfig, FlopsAgreeWithThoseOfAStep) {
 
 TEST(HfConfig, PlansHaveTheShapeAndSayWhatTheyLeaveOut) {
   const Scratch scratch;
-  for (const auto& [published, name] : {std::pair{"DeepSeek-V3", "deepseek-v3"}, {"Kimi-K2", "kimi-k2"}}) {
+  for (const auto& [published, name] : {std::pair{"DeepSeek-V3", "deepseek-v3"},
+                                        {"Kimi-K2", "kimi-k2"},
+                                        {"Mixtral-8x7B", "mixtral-7b"},
+                                        {"Qwen3-30B-A3B", "qwen3-30b-a3b"},
+                                        {"OLMoE-1B-7B", "olmoe-1b-7b"},
+                                        {"gpt-oss-20b", "gpt-oss-20b"},
+                                        {"gpt-oss-120b", "gpt-oss-120b"}}) {
     const PublishedModel model = read(scratch, published_config(published));
     const Model planned = planned_model(model), preset = find_model(name);
     EXPECT_EQ(planned.dense, preset.dense);
+    EXPECT_EQ(planned.windowed_layers, preset.windowed_layers) << name;
     EXPECT_EQ(complete(planned.layer, {}, Rounding::ragged), complete(preset.layer, {}, Rounding::ragged)) << name;
-    EXPECT_EQ(left_out_of_plans(model).front(), "the bias that corrects the choice of experts");
+    if (model.selection_bias) {
+      EXPECT_EQ(left_out_of_plans(model).front(), "the bias that corrects the choice of experts");
+    }
     const ModelCounts of_plans = count_model(published_model(planned)), counts = count_model(model);
-    EXPECT_NEAR(of_plans.parameters / counts.parameters, 1, 1e-7) << name;
+    EXPECT_NEAR(of_plans.parameters / counts.parameters, 1, model.expert_bias ? 1e-2 : 1e-4) << name;
     EXPECT_EQ(of_plans.forward_flops, counts.forward_flops) << name;
   }
+  const PublishedModel oss = read(scratch, published_config("gpt-oss-20b"));
+  EXPECT_EQ(std::tuple(planned_model(oss).layer.window, planned_model(oss).windowed_layers), std::tuple(128, "10"));
+  EXPECT_TRUE(replaced_mixers(oss).empty());
   const PublishedModel jamba = read(scratch, published_config("Jamba-v0.1"));
   EXPECT_EQ(jamba.count_of(Mixer::mamba), 28);
   EXPECT_EQ(planned_model(jamba).dense, (DenseRule{14336, 0, 2, {}}));
@@ -121,6 +135,7 @@ TEST(HfConfig, TomlReadsAsTheSameModel) {
                        planned.source))
         << row.name;
     EXPECT_EQ(again.layer, planned.layer) << row.name;
+    EXPECT_EQ(again.windowed_layers, planned.windowed_layers) << row.name;
   }
 }
 

@@ -209,6 +209,10 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
         {"layers = 4", "layers = 4\nfirst_dense = 3\ndense_layers = [3]",
          "6: dense_layers: found a list of 1, expected a layer with experts among all"},
         {"layers = 4", "layers = 4\nmoe_every = 2\ndense_hidden = 0", "6: dense_hidden: found 0, expected a whole"},
+        {"layers = 4", "layers = 4\nwindowed_layers = \"10\"",
+         "5: windowed_layers: found '10', expected a window in [layer] beside it"},
+        {"layers = 4\n[layer]", "layers = 4\nwindowed_layers = \"00\"\n[layer]\nwindow = 2",
+         "5: windowed_layers: found '00', expected 1 for layers with the window of [layer], and 0 for others"},
         {"layers = 4", "layers = 4\ndense_hidden = 64",
          "5: dense_hidden: found 64, expected a key beside it that says which layers are dense"}}) {
     std::string text(kModel);

@@ -17,7 +17,7 @@ int64_t points = 120;
 
 struct Met {
   int64_t ran = 0, staged = 0, interleaved = 0, uneven = 0, accumulated = 0, overflown = 0, dense = 0,
-          shared_samples = 0, cut_samples = 0, offloaded = 0;
+          shared_samples = 0, cut_samples = 0, offloaded = 0, windowed = 0;
   std::map<std::string, int64_t> schedules, shapes, dense_shapes, unsupported;
   std::map<std::string, int64_t> dense_schedules;
   double worst = 0;
@@ -64,6 +64,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   met.cut_samples += plan.parts() > 1;
   met.offloaded += p.offload != Offload::none;
   ++met.shapes[groups];
+  met.windowed += plan.shape.layer.window > 0 && !plan.whole.none(plan.layers);
   if (plan.dense.none(plan.layers)) return;
   ++met.dense;
   ++met.dense_shapes[groups];
@@ -89,11 +90,13 @@ TEST(Stacks, GradientsAreAutograds) {
   }
   std::cout << fmt::format(
       "{} stacks, {} over two stages, {} of these with virtual ones, {} with unlike numbers of layers, {} of several "
-      "micro-batches, {} under context parallelism, {} with samples in parts, {} with offloaded experts; {} schedules, "
-      "{} parallel shapes; of these {} stacks with dense layers, {} schedules, {} shapes; worst error {:.2e} of the "
+      "micro-batches, {} under context parallelism, {} with samples in parts, {} with offloaded experts, {} with "
+      "windows "
+      "in some layers; {} schedules, {} parallel shapes; of these {} stacks with dense layers, {} schedules, {} "
+      "shapes; worst error {:.2e} of the "
       "largest value\n",
       met.ran, met.staged, met.interleaved, met.uneven, met.accumulated, met.shared_samples, met.cut_samples,
-      met.offloaded, met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(),
+      met.offloaded, met.windowed, met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(),
       met.dense_shapes.size(), met.worst);
   for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
   EXPECT_LT(met.overflown, points / 4);
@@ -106,6 +109,7 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GT(met.shared_samples, points / 10);
   EXPECT_GT(met.cut_samples, points / 10);
   EXPECT_GT(met.offloaded, points / 5);
+  EXPECT_GT(met.windowed, points / 5);
   EXPECT_GT(met.dense, points / 5);
   EXPECT_GE(met.dense_schedules.size(), 10U);
   EXPECT_GE(met.dense_shapes.size(), 10U);

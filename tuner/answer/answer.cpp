@@ -255,7 +255,7 @@ Json json_of(const Answer& answer) {
             {"records", answer.records_path},
             {"profile", answer.profile_path},
             {"trace", answer.trace_path}};
-  commands::add_dense(json, model.dense, model.layers);
+  commands::add_layer_kinds(json, model.dense, model.whole, model.layers);
   return json;
 }
 

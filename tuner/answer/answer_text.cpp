@@ -32,7 +32,7 @@ constexpr std::string_view kPrices = "prices: ";
 std::string named(const commands::ChosenModel& chosen) {
   std::string text = describe(chosen.model.shape.layer);
   const ModelShape& model = chosen.model;
-  if (model.layers > 1) text = describe_layers(model.layers, model.dense, model.shape.layer);
+  if (model.layers > 1) text = describe_layers(model.layers, model.dense, model.whole, model.shape.layer);
   if (!chosen.name.empty()) text = fmt::format("{}, {}", chosen.name, text);
   return text;
 }

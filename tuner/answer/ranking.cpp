@@ -287,7 +287,8 @@ std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Pro
   const LayerShape& layer = model.shape.layer;
   const ParallelShape& p = model.shape.parallel;
   const double rank_s = step_s * p.ranks();
-  const double planned = step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense});
+  const double planned =
+      step_flops(model.shape, {model.layers, model.micro_batches, chosen.vocabulary, model.dense, model.whole});
   StepRates rates{static_cast<double>(layer.batch * layer.seq) * p.dp * model.whole_micro_batches() / rank_s,
                   chosen.flops_share * planned / rank_s};
   if (const GpuModel* gpu = profile.gpu_of(layer.dtype))

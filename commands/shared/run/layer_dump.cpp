@@ -157,7 +157,7 @@ Json manifest_of(const RankCells& rank, const Plan& plan) {
                 {"tolerance", tolerance_of(layer)},
                 {"software", software()},
                 {"ranks", Json::array()}};
-  add_dense(manifest, plan.dense, plan.layers);
+  add_layer_kinds(manifest, plan.dense, plan.whole, plan.layers);
   return manifest;
 }
 

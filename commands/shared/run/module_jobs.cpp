@@ -72,7 +72,11 @@ class ModuleJobs {
     const int64_t seq = layer.seq;
     for (const int64_t length : {seq, seq / 4}) {
       layer.seq = std::max<int64_t>(1, length);
-      add(fmt::format("{}-L{}", model.name, layer.seq), layer, Recompute::none);
+      const std::string job = fmt::format("{}-L{}", model.name, layer.seq);
+      add(job, layer, Recompute::none);
+      LayerShape whole = layer;
+      whole.window = 0;
+      if (!model.windowed_layers.empty()) add(job + "-whole", whole, Recompute::none);
     }
     if (model.vocabulary == 0) return;
     LayerJob& ends = add_ends(model.name + "-ends", layer, model.vocabulary, model.tied_embedding);

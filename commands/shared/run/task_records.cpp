@@ -50,7 +50,7 @@ Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = degree;
   decision.backwards.resize(decided_layers(model));
-  const LayerCases cases(model.shape, model.dense);
+  const LayerCases cases(model.shape, model.dense, model.whole);
   const int64_t element = bytes_of(model.shape.layer.dtype);
   const bool sums = groups_of(model.shape.parallel)[GroupKind::dp].size > 1;
   int64_t waiting = model.head_gradient_bytes;
@@ -105,17 +105,19 @@ std::string part_name(const Plan& plan, int layer) {
 }
 
 std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& plan) {
-  std::map<std::tuple<TaskKind, Phase, int, int>, TaskGroup> groups;
+  std::map<std::tuple<TaskKind, Phase, int, int, bool>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
     if (!is_measured(task, plan.works[task.id])) continue;
     const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
-    TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0}];
+    const bool whole = is_attention(task.kind) && plan.whole.has(task.layer);  // where others have a window
+    TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0, whole}];
     group.plan = &plan;
     group.tasks.push_back(&task);
     group.key = fmt::format("task/{}/{}/r{}/{}/{}{}", layer, plan.schedule, plan.degree_forward, name_of(task.phase),
                             name_of(task.kind),
                             task.slice >= 0 ? fmt::format("/{}", task.slice)
                             : apart         ? "/" + part_name(plan, task.layer)
+                            : whole         ? "/whole"
                                             : "");
   }
   std::vector<TaskGroup> all;
@@ -126,7 +128,7 @@ std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& pla
 void describe_computation(const TaskGroup& group, Fields& parameters) {
   const Task& task = *group.tasks.front();
   const Plan& plan = *group.plan;
-  const LayerCases cases(plan.shape, plan.dense);
+  const LayerCases cases(plan.shape, plan.dense, plan.whole);
   const LayerCase& shape = cases.of(task.layer);
   parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
@@ -266,6 +268,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
     job.model.layers = 2;  // whose gradients are sent beside each other
+    if (!whole.whole.none(whole.layers)) job.model.whole = {{false, true}};
     if (whole.dense.none(whole.layers)) continue;
     job.model.layers = 3;
     job.model.dense = {whole.dense.hidden, {true, false, false}};

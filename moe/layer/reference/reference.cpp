@@ -117,7 +117,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
 }  // namespace
 
 LayerReference reference_layer(const LayerCase& shape, const LayerSeed& seed, const LayerChoices& choices) {
-  const LayerCases alone(shape, {});
+  const LayerCases alone(shape, {}, {});
   return std::move(reference_stack(alone, 1, 1, seed, [&](int, int) { return choices; }).front().front());
 }
 

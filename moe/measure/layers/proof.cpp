@@ -44,9 +44,8 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
                                    const StackChoices& choices) {
   RankRun& rank = *ranks.front();
   const RankCells cells = rank.cells();
-  References::Key key{
-      cells.cases.moe(),           plan.dense, plan.vocabulary, plan.step.tied, choices, tolerance_of(cells),
-      cells.any().routing().preset};
+  References::Key key{cells.cases.moe(), plan.dense, plan.whole,          plan.vocabulary,
+                      plan.step.tied,    choices,    tolerance_of(cells), cells.any().routing().preset};
   return proof.references.of(std::move(key), [&] {
     ModelReference reference;
     if (plan.vocabulary > 0)

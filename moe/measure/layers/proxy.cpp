@@ -170,7 +170,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   for (size_t k = 0; k < sizes.size(); ++k)  // lanes keep the networks of the nominal plan
     if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
   if (plan.dense.hidden > 0) plan.dense.hidden = shrunk_hidden(plan.dense.hidden, nominal.shape, proxy);
-  const LayerCases cases(plan.shape, plan.dense);
+  const LayerCases cases(plan.shape, plan.dense, plan.whole);
   const int64_t grain = bytes_of(proxy.layer.dtype);
   for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {

@@ -1,6 +1,7 @@
 #pragma once
 // Decides where a model's gradients are sent, and each layer's r_b together with it: the search for one stage's layers.
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "moe/search/detail/model_replay.h"
@@ -10,13 +11,16 @@ namespace moe::search {
 
 class ModelReplay;
 
+/// The replays of a model's kinds of layers; none: the model has no such layer.
+using KindReplays = EnumArray<LayerKind, std::optional<LayerReplay>, kLayerKinds>;
+
 /// The inputs of a decision for a model, with the decisions so far.
 struct ModelQuestion {
-  LayerReplay& layer;  // any of its MoE layers, which all have the same shape
+  LayerReplay& layer;  // an MoE layer with the model's window
   const ModelShape& model;
   const PartitionStrategy& strategy;
   const DegreeChoice& choice;
-  LayerReplay* dense = nullptr;  // any of its dense layers; null: no dense layers
+  KindReplays& kinds;
   const Schedule& schedule() const { return layer.schedule; }
   const LayerPricer& pricer() const { return layer.pricer; }
 };
@@ -38,14 +42,18 @@ struct BackwardOptions {
 /// degree for both phases keeps `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
-/// Returns the decision with the partition's slices, and for each MoE layer the best backward for its slices.
-ModelDecision decided(const ModelShape& model, const Partition& partition,
-                      const std::function<BackwardOption(LayerSlices)>& best_for, ModelDecision decision);
+/// The backwards to choose from, by kind of layers; a dense layer has one.
+using KindOptions = EnumArray<LayerKind, BackwardOptions, kLayerKinds>;
+KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward);
 
-/// A model's layers in a partition problem. `dense`: only if it has dense layers.
-struct PartitionLayers {
-  PartitionLayer moe, dense;
-};
+/// Returns the decision with the partition's slices, and for each layer the best backward of its kind for its slices.
+ModelDecision decided(const ModelShape& model, const Partition& partition,
+                      const std::function<BackwardOption(LayerKind, LayerSlices)>& best_for, ModelDecision decision);
+
+/// A model's layers in a partition problem, by kind.
+using PartitionLayers = EnumArray<LayerKind, PartitionLayer, kLayerKinds>;
+/// Returns those of the kinds that have a replay. The arguments must outlive them.
+PartitionLayers partition_layers(const Schedule& schedule, const KindReplays& kinds, const KindOptions& options);
 /// Returns the problem of a stage's layers. The arguments, and everything they refer to, must outlive the problem.
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
 /// Returns a layer of such a problem, as partition_problem makes them.

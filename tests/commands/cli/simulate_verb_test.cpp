@@ -284,6 +284,37 @@ TEST_F(SimulateVerb, DenseLayersOfAModelAreSaid) {
           "mp = 4 does not divide dense_hidden = 2047");
 }
 
+// A plan, and what is said of it, has the window of each layer; its file is read as the same plan.
+TEST_F(SimulateVerb, WindowsOfSomeLayersArePlanned) {
+  const auto model = [&](const std::string& pattern) {
+    return file("w" + pattern + ".toml", "schema = 1\nname = \"some-windows\"\nsource = \"a test\"\nlayers = 6\n" +
+                                             (pattern.empty() ? "" : "windowed_layers = \"" + pattern + "\"\n") +
+                                             "[layer]\nseq = 256\nmodel_dim = 512\nhidden = 1024\nheads = 8\n"
+                                             "window = 32\n");
+  };
+  const auto asked = [](const std::string& path, std::vector<std::string> more = {}) {
+    std::vector<std::string> flags{"simulate", "--model", path, "--schedule", "fsmoe"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return flags;
+  };
+  const std::string some = model("110");
+  const Printed printed = run(asked(some));
+  EXPECT_NE(printed.out.find("gpt, a window of 32 tokens in 4 of them"), std::string::npos) << printed.out;
+  const auto seconds = [&](const std::vector<std::string>& flags) {
+    return json_of(flags)["schedules"][0]["total_s"].get<double>();
+  };
+  EXPECT_EQ(json_of(asked(some))["windowed_layers"], "110110");
+  EXPECT_EQ(json_of({"memory", "--model", some})["windowed_layers"], "110110");
+  const double all_s = seconds(asked(model(""))), some_s = seconds(asked(some)),
+               none_s = seconds(asked(some, {"--window", "0"}));
+  EXPECT_NEAR(some_s, all_s + (none_s - all_s) / 3, 1e-2 * (none_s - all_s)) << "two of six";
+  const Json cut = json_of(asked(some, {"--layers", "2"}));
+  EXPECT_FALSE(cut.contains("windowed_layers")) << "both have a window";
+  EXPECT_EQ(cut["layer"]["window"], 32);
+  const Json whole = json_of(asked(model("01"), {"--layers", "1", "--micro-batches", "2"}));
+  EXPECT_FALSE(whole.contains("windowed_layers") || whole["layer"].contains("window")) << "its layer has none";
+}
+
 TEST_F(SimulateVerb, OneLayerLiesOnOneStage) {
   const Printed printed = run({"simulate", "--pp", "2", "--nearest", "--schedule", "tutel"});
   EXPECT_EQ(printed.exit_code, 2);
