@@ -217,6 +217,8 @@ void add_groups(CLI::App& verb, commands::Selection& s) {
   add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --cp, --mp and --pp leave", {1, 1e6});
   add_number(verb, "--cp", l.cp, "context-parallel group size: ranks that share each sample's tokens; default: 1",
              {1, 1e6});
+  add_named(verb, "--cp-exchange", "allgather|ring", cp_exchange_from, l.cp_exchange,
+            "how CP ranks exchange keys and values: before attention, or in a ring beside it; default: allgather");
   add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
   add_number(verb, "--ep", l.ep,
              "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", {1, 1e6});

@@ -274,7 +274,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   add_setting("--mp", p.mp, a);
   if (p.mp > 1) a.add("--sequence-parallel");
   if (p.cp > 1) add_setting("--cp", p.cp, a);
-  if (p.cp > 1) a.add("--cp-comm-type", "all_gather");
+  if (p.cp > 1) add_setting("--cp-exchange", name_of(p.cp_exchange), a);
   add_setting("--pp", p.pp, a);
   if (tuned.model.virtual_stages > 1) add_setting("--virtual-stages", tuned.model.virtual_stages, a);
   if (l.first_stage_layers > 0) add_setting("--first-stage-layers", l.first_stage_layers, a);
@@ -462,7 +462,7 @@ void write_overrides(const ExportOptions& options, std::string_view format_name,
   if (p.mp > 1) set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "sequence_parallel", "true");
   if (p.cp > 1) {
     set("--cp", p.cp);
-    set_key(keys, mp.substr(0, mp.rfind('.') + 1) + "cp_comm_type", "all_gather");
+    set("--cp-exchange", name_of(p.cp_exchange));
   }
   set("--pp", p.pp);
   if (tuned.model.virtual_stages > 1) set("--virtual-stages", tuned.model.virtual_stages);

@@ -12,15 +12,17 @@ constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmo
     kAlmostOfFsmoe{"fsmoe"}, kOverlapped{"pair-1f1b"};
 
 constexpr std::string_view kZero = "--zero", kRecompute = "--recompute", kGranularity = "granularity",
-                           kFirstStage = "--first-stage-layers", kLastStage = "--last-stage-layers";
+                           kExchange = "--cp-exchange", kFirstStage = "--first-stage-layers",
+                           kLastStage = "--last-stage-layers";
 constexpr std::string_view kUnevenStages = "only the first and the last stage can have another number of layers",
                            kOtherMemory = "plans can offload only experts (--offload experts)",
                            kOtherShards = "no plan shards weights";
 
 // Source: megatron/training/arguments.py and torchrun's.
-constexpr std::array<SettingName, 15> kMegatronArguments{
+constexpr std::array<SettingName, 16> kMegatronArguments{
     {{"--mp", "--tensor-model-parallel-size"},
      {"--cp", "--context-parallel-size"},
+     {kExchange, "--cp-comm-type", SettingKind::exchange},
      {"--ep", "--expert-model-parallel-size"},
      {"--esp", "--expert-tensor-parallel-size"},
      {"--pp", "--pipeline-model-parallel-size"},
@@ -35,13 +37,19 @@ constexpr std::array<SettingName, 15> kMegatronArguments{
      {"--ranks-per-node", "--nproc-per-node"},
      {"--ranks-per-node", "--nproc_per_node"}}};
 // Attention keeps no scores, whether with or without recomputation.
-constexpr std::array<SettingDefault, 6> kMegatronDefaults{
-    {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "0"}, {kRecompute, "selective"}}};
+constexpr std::array<SettingDefault, 7> kMegatronDefaults{{{"--mp", "1"},
+                                                           {kExchange, "ring"},
+                                                           {"--ep", "1"},
+                                                           {"--esp", "MP"},
+                                                           {"--pp", "1"},
+                                                           {kZero, "0"},
+                                                           {kRecompute, "selective"}}};
 
 // Source: ConfigContainer of megatron/bridge/training/config.py; its recipes shard the optimizer's states.
-constexpr std::array<SettingName, 13> kBridgeKeys{
+constexpr std::array<SettingName, 14> kBridgeKeys{
     {{"--mp", "model.tensor_model_parallel_size"},
      {"--cp", "model.context_parallel_size"},
+     {kExchange, "model.cp_comm_type", SettingKind::exchange},
      {"--ep", "model.expert_model_parallel_size"},
      {"--esp", "model.expert_tensor_parallel_size"},
      {"--pp", "model.pipeline_model_parallel_size"},
@@ -53,13 +61,20 @@ constexpr std::array<SettingName, 13> kBridgeKeys{
      {kZero, "ddp.use_distributed_optimizer", SettingKind::shards},
      {kZero, "optimizer.use_distributed_optimizer", SettingKind::shards},
      {kRecompute, "model.recompute_granularity", SettingKind::recompute}}};
-constexpr std::array<SettingDefault, 6> kBridgeDefaults{
-    {{"--mp", "1"}, {"--ep", "1"}, {"--esp", "MP"}, {"--pp", "1"}, {kZero, "1"}, {kRecompute, "selective"}}};
+constexpr std::array<SettingDefault, 7> kBridgeDefaults{{{"--mp", "1"},
+                                                         {kExchange, "ring"},
+                                                         {"--ep", "1"},
+                                                         {"--esp", "MP"},
+                                                         {"--pp", "1"},
+                                                         {kZero, "1"},
+                                                         {kRecompute, "selective"}}};
 
 // Source: MegatronStrategy of nemo/lightning/pytorch/strategies and PreTrainingDataModule of nemo/collections/llm.
-constexpr std::array<SettingName, 15> kNemoKeys{
+constexpr std::array<SettingName, 17> kNemoKeys{
     {{"--mp", "trainer.strategy.tensor_model_parallel_size"},
      {"--cp", "trainer.strategy.context_parallel_size"},
+     {kExchange, "trainer.strategy.cp_comm_type", SettingKind::exchange},
+     {kExchange, "model.config.cp_comm_type", SettingKind::exchange},
      {"--ep", "trainer.strategy.expert_model_parallel_size"},
      {"--esp", "trainer.strategy.expert_tensor_parallel_size"},
      {"--pp", "trainer.strategy.pipeline_model_parallel_size"},
@@ -75,9 +90,10 @@ constexpr std::array<SettingName, 15> kNemoKeys{
      {"--ranks-per-node", "trainer.devices"}}};
 
 // Source: examples/nlp/language_modeling/conf/megatron_gpt_config.yaml of NeMo 1, and NeMo-Framework-Launcher's.
-constexpr std::array<SettingName, 13> kNemo1Keys{
+constexpr std::array<SettingName, 14> kNemo1Keys{
     {{"--mp", "model.tensor_model_parallel_size"},
      {"--cp", "model.context_parallel_size"},
+     {kExchange, "model.cp_comm_type", SettingKind::exchange},
      {"--ep", "model.expert_model_parallel_size"},
      {"--esp", "model.expert_tensor_parallel_size"},
      {"--pp", "model.pipeline_model_parallel_size"},
@@ -89,7 +105,8 @@ constexpr std::array<SettingName, 13> kNemo1Keys{
      {"--nodes", "trainer.num_nodes"},
      {"--ranks-per-node", "trainer.devices"},
      {"--ranks-per-node", "trainer.gpus"}}};
-constexpr std::array<SettingDefault, 8> kNemoDefaults{{{"--mp", "1"},
+constexpr std::array<SettingDefault, 9> kNemoDefaults{{{"--mp", "1"},
+                                                       {kExchange, "ring"},
                                                        {"--ep", "1"},
                                                        {"--esp", "MP"},
                                                        {"--pp", "1"},
@@ -311,6 +328,7 @@ Refusals torchtitan_refusals(const ModelShape& model) {
   if (p.esp == 1 && p.mp > 1 && p.ep > 1 && p.ep % p.mp != 0)
     refusals.push_back(fmt::format("torchtitan refuses EP {} that is no multiple of TP {}", p.ep, p.mp));
   refuse_own_ends("torchtitan", model, refusals);
+  if (p.ring_blocks() > 0) refusals.push_back(fmt::format("torchtitan has no ring of sends over CP {}", p.cp));
   refuse_ep_inside("torchtitan", p, refusals);
   refuse_gpipe_on_one_stage("torchtitan", model, refusals);
   return refusals;
@@ -330,6 +348,9 @@ std::string setting_value(SettingKind kind, std::string_view value) {
     case SettingKind::recompute:
     case SettingKind::own_layers:
       if (none) return "null";
+      break;
+    case SettingKind::exchange:
+      return std::string(comm_type_of(cp_exchange_from(value, kExchange)));
   }
   return std::string(value);
 }
@@ -384,6 +405,8 @@ std::vector<const Schedule*> Framework::schedules() const {
 std::span<const Framework> frameworks() { return kFrameworks; }
 
 const Framework& framework_of(std::string_view key) { return *std::ranges::find(kFrameworks, key, &Framework::key); }
+
+std::string_view comm_type_of(CpExchange exchange) { return exchange == CpExchange::ring ? "p2p" : "all_gather"; }
 
 Trainer trainer_of(std::string_view key) {
   return key.empty() ? Trainer::moetune : framework_of(key).trainer.value_or(Trainer::moetune);

@@ -16,8 +16,12 @@
 namespace moe::commands {
 
 /// How a setting encodes the value of a flag: unchanged; as true for --zero 1; as the name of an optimizer that shards
-/// its states; as the recomputed part, with null for none, or with "none"; as a number, with null for 0.
-enum class SettingKind : uint8_t { plain, shards, optimizer, recompute, recompute_mode, own_layers };
+/// its states; as the recomputed part, with null for none, or with "none"; as a number, with null for 0; as the
+/// name that Megatron-Core has for an exchange of keys and values.
+enum class SettingKind : uint8_t { plain, shards, optimizer, recompute, recompute_mode, own_layers, exchange };
+
+/// Returns Megatron-Core's name for an exchange of keys and values: "p2p" for a ring.
+std::string_view comm_type_of(CpExchange exchange);
 
 /// A framework's name for a flag of tune about groups, micro-batches or what a rank keeps: an argument of a command
 /// line, or the keys in a file from its root, joined by dots. If a flag has several names, export writes the first.

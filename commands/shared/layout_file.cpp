@@ -132,7 +132,8 @@ class Reader {
     set_batches();
     set_pipeline_batch();
     for (const SettingDefault& held : layout_.format->defaults)
-      if (layout_.find(held.flag) == nullptr) layout_.defaults.push_back(held);
+      if (layout_.find(held.flag) == nullptr && (held.flag != "--cp-exchange" || shares_samples()))
+        layout_.defaults.push_back(held);
     for (const Entry& entry : entries_)
       if (!entry.text.empty()) check(entry);
     note_sequence();
@@ -205,6 +206,14 @@ class Reader {
     return *value;
   }
 
+  // Returns the exchange of keys and values; empty if it is none of ours.
+  static std::string exchange_of(const Entry& entry) {
+    for (const CpExchange exchange : {CpExchange::allgather, CpExchange::ring})
+      if (entry.text == comm_type_of(exchange) || entry.text == fmt::format("[{}]", comm_type_of(exchange)))
+        return std::string(name_of(exchange));
+    return "";
+  }
+
   // Returns the flag's value for a setting; empty if the setting has no effect.
   static std::string flag_value(const SettingName& name, const Entry& entry) {
     switch (name.kind) {
@@ -223,6 +232,8 @@ class Reader {
         if (entry.text != "none" && entry.text != "selective" && entry.text != "full")
           fail(entry, "none, selective or full");
         return entry.text;
+      case SettingKind::exchange:
+        return exchange_of(entry);
     }
     if (name.flag == "--zero") {
       if (entry.text != "0" && entry.text != "1") fail(entry, "0 or 1: no plan shards gradients or weights");
@@ -324,6 +335,11 @@ class Reader {
           {"--micro-batches", std::to_string(micro_batches), local == nullptr ? layout_.path : local->where});
   }
 
+  bool shares_samples() const {
+    const LayoutFile::Said* ranks = layout_.find("--cp");
+    return ranks != nullptr && ranks->value != "1";
+  }
+
   bool has_stages() const {
     const LayoutFile::Said* stages = layout_.find("--pp");
     return stages != nullptr && stages->value != "1";
@@ -349,8 +365,9 @@ class Reader {
   // Refuses, or notes, settings for features that no plan has.
   void check(const Entry& entry) {
     const std::string name = plain_name(entry);
+    const auto known = std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs);
     const bool is_known =
-        std::ranges::find(layout_.format->names, entry.key, &SettingName::theirs) != layout_.format->names.end();
+        known != layout_.format->names.end() && (known->kind != SettingKind::exchange || !exchange_of(entry).empty());
     if (is_known || &entry == true_entry(kEmbeddingAsLayer) || &entry == true_entry(kLossAsLayer)) return;
     for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
       if (!ends_with_name(name, unplanned.key)) continue;

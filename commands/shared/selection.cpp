@@ -89,6 +89,7 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   file.parallel.ranks_per_node = ranks_per_node;
   override_with(file.parallel.dp, selection.layer.dp);
   override_with(file.parallel.cp, selection.layer.cp);
+  override_with(file.parallel.cp_exchange, selection.layer.cp_exchange);
   override_with(file.parallel.mp, selection.layer.mp);
   override_with(file.parallel.ep, selection.layer.ep);
   override_with(file.parallel.esp, selection.layer.esp);

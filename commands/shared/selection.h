@@ -23,6 +23,7 @@ struct LayerFlags {
   SomeLayerFields fields;
   std::optional<Rounding> rounding;
   std::optional<int> dp, cp, mp, ep, esp, pp, zero;
+  std::optional<CpExchange> cp_exchange;
   std::optional<Recompute> recompute;
   std::optional<Offload> offload;
   std::optional<std::string> placement;

@@ -183,6 +183,7 @@ Json group_sizes(const ParallelShape& p) {
             {"ep", p.ep},       {"esp", p.esp},
             {"edp", p.edp},     {"pp", p.pp}};
   if (p.cp > 1) json["cp"] = p.cp;
+  if (p.ring_blocks() > 0) json["cp_exchange"] = name_of(p.cp_exchange);
   if (p.zero > 0) json["zero"] = p.zero;
   if (p.recompute != Recompute::none) json["recompute"] = name_of(p.recompute);
   if (p.offload != Offload::none) json["offload"] = name_of(p.offload);

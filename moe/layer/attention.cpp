@@ -6,6 +6,7 @@
 #include "moe/layer/detail/attention_parts.h"
 #include "moe/layer/detail/latent_attention.h"
 #include "moe/layer/norm.h"
+#include "moe/tensor/ring_heads.h"
 
 namespace moe {
 namespace {
@@ -20,9 +21,16 @@ class ShardedAttention final : public Attention {
         head_dim_(setup.rank.head_dim),
         columns_(of_heads(setup.rank.heads, head_dim_)),
         kv_columns_(of_heads(setup.rank.heads, head_dim_, queries_of(setup))),
-        heads_(make_heads(setup, {head_dim_, head_dim_})),
         held_(setup, {head_dim_, head_dim_}),
         positions_(setup, head_dim_) {
+    const HeadWidths widths{head_dim_, head_dim_};
+    if (setup.rank.shape.parallel.ring_blocks() > 0)
+      ring_.emplace(math_, heads_shape(setup, widths), memory_.of(Lifetime::kept),
+                    memory_.of(Lifetime::dense_backward));
+    else
+      heads_ = make_heads(setup, widths);
+    ranks_ = setup.rank.shape.parallel.cp;
+    rank_ = place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank);
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
@@ -49,22 +57,36 @@ class ShardedAttention final : public Attention {
       biases_->add(b_[2], matrix(own.v));
     }
     rotate(own.k, Turn::forward);
+    if (ring_) queries(input);
   }
 
   void keys_values_backward(TensorView input, TensorView d_input, TensorView gradients, Into into) override {
+    if (ring_) queries_backward(d_input);
     add_keys_values(d_input);
+    if (ring_) queries_weights(input, gradients, into);
     keys_values_weights(input, gradients, into);
   }
 
   TensorView own_keys_values(Phase phase) override { return held_.own[phase].all; }
   TensorView all_keys_values(Phase phase) override { return held_.gathered[phase].all; }
 
+  void heads(Phase phase, int block) override {
+    const int from = (rank_ - block + ranks_) % ranks_;
+    const Gathered& keys = block_of(block);
+    if (phase == Phase::forward) return ring_->forward(q_, {keys.k, keys.v}, from, mixed_, block == 0);
+    const Gathered& d = held_.gradients[block % 2];
+    ring_->backward(q_, {keys.k, keys.v}, from, d_mixed_, {d.k, d.v}, dq_, block == 0);
+  }
+
+  TensorView block(Phase, int block) override { return block_of(block).all; }
+  TensorView block_gradients(int block) override { return held_.gradients[block % 2].all; }
+
   void forward(TensorView input, TensorView out) override {
     if (!shares_) keys_values(input);
-    math_.gemm(matrix(input), matrix(wq_), matrix(q_));
-    if (biases_) biases_->add(b_[0], matrix(q_));
-    rotate(q_, Turn::forward);
-    heads_->forward({q_, held_.gathered[0].k, held_.gathered[0].v, held_.before[0]}, mixed_);
+    if (!ring_) {
+      queries(input);
+      heads_->forward({q_, held_.gathered[0].k, held_.gathered[0].v, held_.before[0]}, mixed_);
+    }
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
@@ -72,16 +94,15 @@ class ShardedAttention final : public Attention {
   void backward_input(TensorView d_out, TensorView d_input) override {
     const Gathered &of = held_.gathered[0], &d = held_.gathered[1];
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
+    if (ring_) return ring_->begin_backward(mixed_, d_mixed_);
     heads_->backward({q_, of.k, of.v, held_.before[0]}, mixed_, d_mixed_, {dq_, d.k, d.v, held_.before[1]});
-    rotate(dq_, Turn::back);
-    math_.gemm(matrix(dq_), transpose(matrix(wq_)), matrix(d_input));
+    queries_backward(d_input);
     if (!shares_) add_keys_values(d_input);
   }
 
   void backward_weights(TensorView input, TensorView d_out, TensorView gradients, Into into) override {
     const auto weights = parameters(gradients);
-    math_.gemm(transpose(matrix(input)), matrix(dq_), plane(weights[0].gradient), into);
-    if (biases_) biases_->gradient(matrix(dq_), weights[4].gradient.flat(), into);
+    if (!ring_) queries_weights(input, gradients, into);
     if (!shares_) keys_values_weights(input, gradients, into);
     math_.gemm(transpose(matrix(mixed_)), matrix(d_out), plane(weights[3].gradient), into);
     if (biases_)
@@ -110,6 +131,25 @@ class ShardedAttention final : public Attention {
   }
 
  private:
+  const Gathered& block_of(int block) const { return block == 0 ? held_.own[0] : held_.received[(block - 1) % 2]; }
+
+  void queries(TensorView input) {
+    math_.gemm(matrix(input), matrix(wq_), matrix(q_));
+    if (biases_) biases_->add(b_[0], matrix(q_));
+    rotate(q_, Turn::forward);
+  }
+
+  void queries_backward(TensorView d_input) {
+    rotate(dq_, Turn::back);
+    math_.gemm(matrix(dq_), transpose(matrix(wq_)), matrix(d_input));
+  }
+
+  void queries_weights(TensorView input, TensorView gradients, Into into) {
+    const auto weights = parameters(gradients);
+    math_.gemm(transpose(matrix(input)), matrix(dq_), plane(weights[0].gradient), into);
+    if (biases_) biases_->gradient(matrix(dq_), weights[4].gradient.flat(), into);
+  }
+
   // Rotates the gradients of keys back.
   void add_keys_values(TensorView d_input) {
     const Gathered& d = held_.own[1];
@@ -144,8 +184,10 @@ class ShardedAttention final : public Attention {
   int64_t model_dim_;
   bool shares_;  // whether CP ranks share each sample
   int64_t head_dim_;
-  ShardRange columns_, kv_columns_;  // those of this rank's heads; of its key-value heads
-  std::unique_ptr<AttentionHeads> heads_;
+  ShardRange columns_, kv_columns_;        // those of this rank's heads; of its key-value heads
+  std::unique_ptr<AttentionHeads> heads_;  // null in a ring
+  std::optional<RingHeads> ring_;
+  int ranks_ = 1, rank_ = 0;  // of the CP group
   HeldKeysValues held_;
   RotaryPositions positions_;
   Weight wq_, wk_, wv_, wo_;
@@ -158,6 +200,8 @@ class ShardedAttention final : public Attention {
 }  // namespace
 
 std::unique_ptr<Attention> make_attention(const PartSetup& setup) {
+  require<Unsupported>(!is_latent(setup.rank.shape.layer) || setup.rank.shape.parallel.ring_blocks() == 0,
+                       "cp-exchange: found ring with latent attention, which is only planned, expected allgather");
   if (is_latent(setup.rank.shape.layer)) return make_latent_attention(setup);
   return std::make_unique<ShardedAttention>(setup);
 }

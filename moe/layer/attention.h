@@ -32,6 +32,16 @@ class Attention {
   /// Returns those of all CP ranks, in rank order.
   virtual TensorView all_keys_values(Phase /*phase*/) { return {}; }
 
+  // These are called only in a ring (moe/tensor/ring_heads.h), in which keys_values() computes queries too, and the
+  // functions below no heads. Block 0 is the rank's own, block i that of the i-th rank before it.
+
+  /// Computes the heads with one block of keys and values, or the gradients of both.
+  virtual void heads(Phase /*phase*/, int /*block*/) {}
+  /// Returns keys, then values, of a block: the memory from which a pass sends it and into which it receives it.
+  virtual TensorView block(Phase /*phase*/, int /*block*/) { return {}; }
+  /// Returns the gradients of a block's keys and values from the rank's own tokens.
+  virtual TensorView block_gradients(int /*block*/) { return {}; }
+
   /// Computes out (B L, M), this rank's part of the sum, from input (B L, M); sequences are L consecutive tokens. With
   /// context parallelism a rank has L / N_CP of each, in the two pieces of HeadsShape.
   virtual void forward(TensorView input, TensorView out) = 0;

@@ -38,25 +38,28 @@ void RotaryPositions::rotate(TensorView rows, int64_t head, Turn turn) {
 
 int64_t queries_of(const PartSetup& setup) { return setup.rank.shape.layer.heads / setup.rank.shape.layer.kv_heads; }
 
-std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths) {
+HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths) {
   const RankShape& rank = setup.rank;
   const int64_t kv_heads = rank.heads.count / queries_of(setup);
-  return setup.math.make_heads({.tokens = rank.mp_tokens(),
-                                .seq = rank.shape.layer.seq,
-                                .heads = rank.heads.count,
-                                .kv_heads = kv_heads,
-                                .dim = widths.key,
-                                .value_dim = widths.value,
-                                .dtype = rank.dtype(),
-                                .recompute = rank.shape.parallel.recompute != Recompute::none,
-                                .causal = rank.shape.layer.causal,
-                                .window = rank.shape.layer.window,
-                                .ranks = rank.shape.parallel.cp,
-                                .rank = place_in(rank.shape.parallel, GroupKind::cp, rank.rank),
-                                .parts = static_cast<int>(rank.shape.layer.parts),
-                                .part = rank.shape.part,
-                                .rank_stride = rank.mp_tokens() * kv_heads * (widths.key + widths.value)},
-                               setup.memory.of(Lifetime::kept));
+  return {.tokens = rank.mp_tokens(),
+          .seq = rank.shape.layer.seq,
+          .heads = rank.heads.count,
+          .kv_heads = kv_heads,
+          .dim = widths.key,
+          .value_dim = widths.value,
+          .dtype = rank.dtype(),
+          .recompute = rank.shape.parallel.recompute != Recompute::none,
+          .causal = rank.shape.layer.causal,
+          .window = rank.shape.layer.window,
+          .ranks = rank.shape.parallel.cp,
+          .rank = place_in(rank.shape.parallel, GroupKind::cp, rank.rank),
+          .parts = static_cast<int>(rank.shape.layer.parts),
+          .part = rank.shape.part,
+          .rank_stride = rank.mp_tokens() * kv_heads * (widths.key + widths.value)};
+}
+
+std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths) {
+  return setup.math.make_heads(heads_shape(setup, widths), setup.memory.of(Lifetime::kept));
 }
 
 HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
@@ -68,7 +71,12 @@ HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
         fmt::format("{}{}", name, of), {ranks, tokens * (keys + values)}, setup.rank.dtype(), setup.math.memory());
     return Gathered{made, made.part(0, {tokens, keys}), made.part(tokens * keys, {tokens, values})};
   };
-  const int ranks = setup.rank.shape.parallel.cp;
+  const int blocks = setup.rank.shape.parallel.ring_blocks(), ranks = blocks > 0 ? 1 : setup.rank.shape.parallel.cp;
+  for (int place = 0; blocks > 0 && place < 2; ++place) {
+    if (place + 1 < blocks)
+      received[place] = make(Lifetime::dense_forward, fmt::format("received {} ", place), Phase::forward, 1);
+    gradients[place] = make(Lifetime::dense_backward, fmt::format("sent {} ", place), Phase::backward, 1);
+  }
   const auto make_phase = [&](Phase phase, Lifetime all, Lifetime apart) {
     gathered[phase] = make(all, "", phase, ranks);
     own[phase] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[phase];

@@ -613,12 +613,25 @@ class PassCount {
   bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
   double output() const { return m() * (gathers_gated() ? gated() : held()); }
 
-  // q, k, v and the heads' output, or their gradients; k and v of whole samples. Heads are those of the rank with the
-  // most.
+  // q, k, v and the heads' output, or their gradients; k and v of whole samples, or of the rank's block of a ring.
+  // Heads are those of the rank with the most.
   double projected() const {
     const HeadColumns columns = most_columns(c_);
-    return all() * real(columns.query + columns.mixed + p_.cp * (columns.key + columns.value));
+    const int keys = p_.ring_blocks() > 0 ? 1 : p_.cp;
+    return all() * real(columns.query + columns.mixed + keys * (columns.key + columns.value));
   }
+  // In a ring: other ranks' blocks of keys and values, at most two at a time.
+  double received_keys() const {
+    const HeadColumns columns = most_columns(c_);
+    return p_.ring_blocks() > 0 ? std::min(2, p_.cp - 1) * all() * real(columns.key + columns.value) : 0;
+  }
+  // In a ring's backward: gradients of two blocks, to be sent.
+  double sent_gradients() const {
+    const HeadColumns columns = most_columns(c_);
+    return p_.ring_blocks() > 0 ? 2 * all() * real(columns.key + columns.value) : 0;
+  }
+  // In a ring: a number for each token and head by which the backward repeats the softmax, or the gradient's sum.
+  double ring_sums() const { return p_.ring_blocks() > 0 ? w_ratio() * all() * real(most_heads(c_).query) : 0; }
   // Gradients of keys and values, to which later parts add theirs.
   double keys_gradients() const {
     const HeadColumns columns = most_columns(c_);
@@ -627,24 +640,24 @@ class PassCount {
   // A CP rank's keys and values of its own tokens before a gather, or their gradients after a sum.
   double own_keys() const {
     const HeadColumns columns = most_columns(c_);
-    return p_.cp > 1 ? all() * real(columns.key + columns.value) : 0;
+    return p_.cp > 1 && p_.ring_blocks() == 0 ? all() * real(columns.key + columns.value) : 0;
   }
   // Latents of latent attention, normed or not, or their gradients.
   double latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
   // Attention's input, gathered and normed; its projections; the softmax of the scores; the hidden state.
   double attention_kept() const {
-    const bool keeps = attention_.scores && !rules_.fused_attention && p_.recompute == Recompute::none;
+    const bool keeps = attention_.scores && !rules_.fused_attention && !p_.recomputes_scores();
     const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
     const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
     const double hidden = again ? 0 : held();
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
-           2 * latents() + keys_gradients() + scores;
+           2 * latents() + keys_gradients() + scores + ring_sums();
   }
   // This rank's part of a sum over MP, or the gradient of gathered rows; gradients of the hidden state and projections.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
     return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents() +
-           all() * real(l_.qk_rope_head_dim);
+           received_keys() + sent_gradients() + ring_sums() + all() * real(l_.qk_rope_head_dim);
   }
 
   double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }

@@ -16,6 +16,7 @@ namespace {
 constexpr EnumArray<Phase, std::string_view, kPhases> kPhaseNames{"forward", "backward", "step"};
 constexpr EnumArray<LaneKind, std::string_view, kLaneKinds> kLaneNames{
     "compute", "inter", "intra", "comm", "copy", "gradient", "receive", "host", "host_link"};
+// clang-format off
 constexpr EnumArray<Buffer, std::string_view, kBuffers> kBufferNames{
     "input",          "gathered_input", "attention_partial", "hidden",
     "routing",        "ordered",        "dispatched",        "gathered",
@@ -26,7 +27,8 @@ constexpr EnumArray<Buffer, std::string_view, kBuffers> kBufferNames{
     "shared_input",   "shared_partial", "shared_sum",        "ffn_input",
     "ffn_partial",    "expert_hidden",  "attention_hidden",  "end_input",
     "end_partial",    "softmax_sums",   "keys_values",       "all_keys_values",
-    "queries_partial"};
+    "queries_partial", "received_keys_values", "mixed"};
+// clang-format on
 
 class Hash {
  public:
@@ -66,7 +68,7 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   for (const int v : {p.nodes, p.ranks_per_node, p.dp, p.mp, p.ep, p.esp, p.pp, p.edp})
     hash.add(static_cast<uint64_t>(v));
-  if (p.cp > 1) hash.add(fmt::format("cp {}", p.cp));
+  if (p.cp > 1) hash.add(fmt::format("cp {}{}", p.cp, p.ring_blocks() > 0 ? " ring" : ""));
   hash.add(uint64_t{p.ep_inside} << 1 | uint64_t{l.residual});
   hash.add(name_of(c.rounding));
   for_each_layer_field([&](const auto& field) {
@@ -193,18 +195,34 @@ double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
 
 constexpr int kScoresGemms = 2, kKeysValuesGemms = 2;
 
+Work attention_of(double flops, int gemms) { return {Op::attention, GroupKind::none, 0, flops, gemms}; }
+
+int weight_gemms(const LayerCase& c) {
+  return static_cast<int>(
+      std::ranges::count_if(projections(c.layer, most_heads(c)), [](const Projection& p) { return p.in > 0; }));
+}
+
+// Returns the work of attention in a ring: queries, keys and values; heads with one block; the output's projection,
+// whose backward may have halves.
+Work ring_work(TaskKind kind, Phase phase, const LayerCase& c) {
+  const int passes = phase == Phase::backward ? 2 : 1, halves = is_half(kind) ? 1 : passes;
+  const double scores = scores_flops(c), out = out_flops(c);
+  if (kind == TaskKind::heads) return attention_of(passes * scores / c.parallel.ring_blocks(), passes * kScoresGemms);
+  if (kind == TaskKind::keys_values)
+    return attention_of(passes * (attention_flops(c) - scores - out), passes * (weight_gemms(c) - 1));
+  return attention_of(halves * out, halves);
+}
+
 // Returns the work of attention without the keys and values that context parallelism computes separately.
 Work attention_work(TaskKind kind, Phase phase, const LayerCase& c) {
+  if (c.parallel.ring_blocks() > 0) return ring_work(kind, phase, c);
   const int passes = phase == Phase::backward ? 2 : 1, apart_gemms = c.parallel.cp > 1 ? kKeysValuesGemms : 0;
   const double apart = c.parallel.cp > 1 ? keys_values_flops(c) : 0, all = attention_flops(c), scores = scores_flops(c);
-  const auto weights = static_cast<int>(
-      std::ranges::count_if(projections(c.layer, most_heads(c)), [](const Projection& p) { return p.in > 0; }));
-  const int gemms = weights + kScoresGemms;  // of a forward
-  const auto work = [](double flops, int count) { return Work{Op::attention, GroupKind::none, 0, flops, count}; };
-  if (kind == TaskKind::keys_values) return work(passes * apart, passes * apart_gemms);
-  if (kind == TaskKind::attention_dx) return work(all + scores - apart, 2 * gemms - weights - apart_gemms);
-  if (kind == TaskKind::attention_dw) return work(all - scores - apart, weights - apart_gemms);
-  return work(passes * (all - apart), passes * (gemms - apart_gemms));
+  const int weights = weight_gemms(c), gemms = weights + kScoresGemms;  // of a forward
+  if (kind == TaskKind::keys_values) return attention_of(passes * apart, passes * apart_gemms);
+  if (kind == TaskKind::attention_dx) return attention_of(all + scores - apart, 2 * gemms - weights - apart_gemms);
+  if (kind == TaskKind::attention_dw) return attention_of(all - scores - apart, weights - apart_gemms);
+  return attention_of(passes * (all - apart), passes * (gemms - apart_gemms));
 }
 
 double gated_tokens(const LayerCase& c, Flow flow) {
@@ -268,7 +286,8 @@ double dense_bytes(TaskKind kind, const LayerCase& c, Flow flow) {
     case TaskPart::attention:
     case TaskPart::shared_expert:
     case TaskPart::feed_forward:
-      return traits_of(kind).group == GroupKind::cp ? cp_bytes(c) : mp_bytes(c);
+      if (traits_of(kind).group != GroupKind::cp) return mp_bytes(c);
+      return operation_of(kind) == TaskOperation::send ? cp_bytes(c) / c.parallel.cp : cp_bytes(c);
     case TaskPart::gate:
       return mp_bytes(c) * c.parallel.esp;
     case TaskPart::weights:

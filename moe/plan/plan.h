@@ -51,10 +51,11 @@ enum class Buffer : uint8_t {
   expert_hidden, attention_hidden,                                           // from a backward's dx half to its dw half
   end_input, end_partial, softmax_sums,                                      // a model's ends: over MP
   // context parallelism: keys and values of a CP rank's tokens and of whole samples; the rest of the input's gradient
-  keys_values, all_keys_values, queries_partial
+  keys_values, all_keys_values, queries_partial,
+  received_keys_values, mixed                                                // in a ring: other ranks' blocks; of heads
 };
 // clang-format on
-inline constexpr int kBuffers = 37;
+inline constexpr int kBuffers = 39;
 std::string_view name_of(Buffer buffer);
 
 /// A layer's pass over a micro-batch. `again`: the forward that is repeated at the start of the backward if a layer

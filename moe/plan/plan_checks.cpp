@@ -544,6 +544,33 @@ void check_parts(const Plan& plan, const Ancestors& ancestors) {
   }
 }
 
+// In a ring, the heads of each pass with attention take every block once, and every block but the last is sent on;
+// a backward also sends the gradients of every block.
+void check_ring(const Plan& plan) {
+  const int blocks = plan.shape.parallel.ring_blocks();
+  std::map<PassKey, std::array<int, 3>> found;
+  constexpr std::array kKinds{TaskKind::heads, TaskKind::cp_send, TaskKind::cp_gradient_send};
+  for (const Task& task : plan.tasks()) {
+    if (part_of(task.kind) != TaskPart::attention) continue;
+    auto& counts = found[task.pass()];
+    for (size_t k = 0; k < kKinds.size(); ++k) {
+      if (task.kind != kKinds[k]) continue;
+      const int expected = task.kind == TaskKind::cp_send ? blocks - 1 : blocks;
+      if (task.chunks != expected || task.chunk != counts[k])
+        broken(task, "is block {} of {}, expected block {} of {}", task.chunk, task.chunks, counts[k], expected);
+      ++counts[k];
+    }
+  }
+  for (const Task& task : plan.tasks()) {
+    if (!is_attention(task.kind)) continue;
+    const auto& counts = found[task.pass()];
+    const int gradients = task.phase == Phase::backward ? blocks : 0;
+    if (counts[0] != blocks || counts[1] != std::max(0, blocks - 1) || counts[2] != gradients)
+      broken(task, "{} blocks pass its heads, {} blocks and {} gradients of blocks are sent, expected {}, {} and {}",
+             counts[0], counts[1], counts[2], blocks, std::max(0, blocks - 1), gradients);
+  }
+}
+
 // A layer's backward has one attention or both its halves; a forward has no halves.
 void check_attention(const Plan& plan) {
   std::map<PassKey, std::array<int, 3>> found;  // counts of the whole and of each half
@@ -558,6 +585,7 @@ void check_attention(const Plan& plan) {
       broken(task, "tokens pass {} attentions, {} attention_dx and {} attention_dw, expected 1, or 1 of each half",
              whole, dx, dw);
   }
+  check_ring(plan);
 }
 
 // A backward must read from the repeated forward, because the memory of the first forward has been reused since.

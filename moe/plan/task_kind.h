@@ -14,9 +14,11 @@ namespace moe {
 // clang-format off
 enum class TaskKind : uint8_t {
   // attention, whose backward may run in halves: the gradients of its input (dx) and of its weights (dw). With context
-  // parallelism, keys and values are separate: CP ranks gather them before attention and sum their gradients after it
-  mp_allgather, attention, attention_dx, attention_dw, keys_values, cp_allgather, cp_reducescatter, mp_reducescatter,
-  mp_allreduce,
+  // parallelism, keys and values are separate: CP ranks gather them before attention and sum their gradients after it.
+  // In a ring, queries are separate too, and attention's heads are tasks of their own, one per block of keys and
+  // values; between them, blocks and their gradients go to the next rank
+  mp_allgather, attention, attention_dx, attention_dw, keys_values, cp_allgather, cp_reducescatter, heads, cp_send,
+  cp_gradient_send, mp_reducescatter, mp_allreduce,
   gate, tokens_allgather, tokens_reducescatter,            // flows that keep tokens on all MP ranks
   order, i_order,                                          // permute and unpermute
   // rows to the experts, through them and back, one task per chunk. copy rearranges rows; exchange and sum are phases
@@ -42,7 +44,7 @@ enum class TaskKind : uint8_t {
   serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
-inline constexpr int kTaskKinds = 61;
+inline constexpr int kTaskKinds = 64;
 
 /// The part of a model or of an iteration that a task works for. experts: rows on their way to, in and from the
 /// experts; stages: transfers between pipeline stages; offload: experts that the host's memory keeps.
@@ -104,6 +106,9 @@ inline constexpr EnumArray<TaskKind, TaskTraits, kTaskKinds> kTaskTraits{{{
     {keys_values,          "keys_values",          Part::attention,     Does::compute,       Over::none,  'A'},
     {cp_allgather,         "cp_allgather",         Part::attention,     Does::allgather,     Over::cp,    'K'},
     {cp_reducescatter,     "cp_reducescatter",     Part::attention,     Does::reducescatter, Over::cp,    'K'},
+    {heads,                "heads",                Part::attention,     Does::compute,       Over::none,  'A'},
+    {cp_send,              "cp_send",              Part::attention,     Does::send,          Over::cp,    'K'},
+    {cp_gradient_send,     "cp_gradient_send",     Part::attention,     Does::send,          Over::cp,    'K'},
     {mp_reducescatter,     "mp_reducescatter",     Part::attention,     Does::reducescatter, Over::mp,    'M'},
     {mp_allreduce,         "mp_allreduce",         Part::attention,     Does::allreduce,     Over::mp,    'M'},
     {gate,                 "gate",                 Part::gate,          Does::compute,       Over::none,  'T'},
@@ -208,6 +213,11 @@ constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::
 /// Returns whether the task, in a backward, makes the gradients of attention's weights, which are a layer's last ones.
 constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw || kind == TaskKind::keys_values;
+}
+
+/// Returns whether the task is one of attention's ring: heads with a block, or a block or its gradients on their way.
+constexpr bool is_of_ring(TaskKind kind) {
+  return kind == TaskKind::heads || kind == TaskKind::cp_send || kind == TaskKind::cp_gradient_send;
 }
 
 /// Returns whether the task sums a slice of the gradients.

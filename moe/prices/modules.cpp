@@ -55,9 +55,8 @@ std::string module_name(TaskKind kind, const LayerCase& shape) {
     case TaskKind::exchange:
       return "hook:" + layer.hook;
     default:
-      return shape.parallel.recompute != Recompute::none
-                 ? fmt::format("{}:{}", kAttentionModule, name_of(Recompute::selective))
-                 : std::string(kAttentionModule);
+      return shape.parallel.recomputes_scores() ? fmt::format("{}:{}", kAttentionModule, name_of(Recompute::selective))
+                                                : std::string(kAttentionModule);
   }
 }
 

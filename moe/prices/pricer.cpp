@@ -55,8 +55,9 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
   known.price = find_curve(kind, phase, whole, flow);
   if (phase == Phase::backward && adds_scores(kind)) {
-    const Curve& forward = curve(flow, TaskKind::attention, Phase::forward);
-    known.price.add({forward.price.seconds(forward.unit) * scores_flops(shape()) / forward.unit});
+    const bool heads = kind == TaskKind::heads;  // nothing but scores
+    const Curve& forward = curve(flow, heads ? kind : TaskKind::attention, Phase::forward);
+    known.price.add({forward.price.seconds(forward.unit) * (heads ? 1 : scores_flops(shape()) / forward.unit)});
   }
   known.unit = std::max(whole.bytes, whole.flops) / (is_chunked(kind) ? all_rows_ : 1);
   if (sends_gradients(kind)) known.unit = 1;
@@ -66,6 +67,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   const bool is_part = is_half(kind) || shares_attention(kind);
+  if (shares_attention(kind) && in_ring()) return part_curve(kind, phase, work, flow);
   if (is_part && find_.task_row(kind, phase) == nullptr) return part_curve(kind, phase, work, flow);
   return whole_curve(kind, phase, work, flow);
 }
@@ -170,10 +172,15 @@ PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part,
   const TaskKind of = shares ? TaskKind::attention : whole_of(kind);
   Work whole = whole_work(of, phase, shape(), flow);
   if (shares) {
-    const Work keys_values = whole_work(TaskKind::keys_values, phase, shape(), flow);
-    whole.flops += keys_values.flops;
-    whole.gemms += keys_values.gemms;
-    note({PriceNote::Kind::derived, "keys_values, attention", " = their shares of attention, by FLOPs"});
+    const auto add = [&](TaskKind other, int count) {
+      const Work work = whole_work(other, phase, shape(), flow);
+      whole.flops += count * work.flops;
+      whole.gemms += work.gemms;
+    };
+    add(TaskKind::keys_values, 1);
+    if (in_ring()) add(TaskKind::heads, shape().parallel.ring_blocks());
+    note({PriceNote::Kind::derived, in_ring() ? "keys_values, heads, attention" : "keys_values, attention",
+          " = their shares of attention, by FLOPs"});
   } else {
     note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
           " = their shares of the whole backward, by FLOPs"});
@@ -230,10 +237,10 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 
 // Returns whether the task recomputes scores, and no row of such a task was measured.
 bool LayerPricer::adds_scores(TaskKind kind) const {
-  if (shape().parallel.recompute == Recompute::none) return false;
+  if (!shape().parallel.recomputes_scores()) return false;
   if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always recomputes them
-  if (kind == TaskKind::attention_dx && find_.task_row(kind, Phase::backward) != nullptr) return false;
-  if (kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
+  if (kind == TaskKind::attention_dx && !in_ring() && find_.task_row(kind, Phase::backward) != nullptr) return false;
+  if (in_ring() ? kind != TaskKind::heads : kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());
   if (const TaskRow* task = find_.task_row(TaskKind::attention, Phase::backward)) return task->name != name;
   const ModuleRow* module = find_.own_module_row(TaskKind::attention, Phase::backward);

@@ -38,6 +38,7 @@ class LayerPricer {
   const LayerPricer& whole() const;
   /// Returns the pricer of a pass over one part of the samples, also created once.
   const LayerPricer& part(int part) const;
+  bool in_ring() const { return shape().parallel.ring_blocks() > 0; }
   bool has(GroupKind kind) const { return groups()[kind].network != Network::none; }
 
   /// Writes the seconds of each task of `structure` into `seconds` (resized).

@@ -325,10 +325,27 @@ class Derivations {
 
 }  // namespace
 
+// Returns the curve of a send to the next rank of a CP group, while all ranks send: an AllGather over the group, whose
+// volume is that of all blocks, takes as long as the steps by which each block passes all other ranks.
+static std::optional<PriceCurve> ring_step(const RowFinder& find, const Groups& groups, double bytes) {
+  const int ranks = groups[GroupKind::cp].size;
+  std::optional<PriceCurve> gather = collective_curve(find, groups, Op::allgather, GroupKind::cp, ranks * bytes);
+  if (!gather) return std::nullopt;
+  gather->stretch(ranks);
+  PriceCurve step;
+  step.add(*gather, 1.0 / (ranks - 1));
+  find.note({PriceNote::Kind::derived, "sendrecv over cp",
+             fmt::format(" = an allgather of all {} blocks / {}", ranks, ranks - 1)});
+  return step;
+}
+
 std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& groups, Op op, GroupKind kind,
                                            double bytes) {
   const Collective collective = named(op, kind);
   std::optional<Derivation> found = Derivations(find, groups, false).price(collective);
+  const bool is_ring = op == Op::sendrecv && kind == GroupKind::cp;
+  if (!found && is_ring)
+    if (std::optional<PriceCurve> step = ring_step(find, groups, bytes)) return step;
   if (!found && find.options().nearest) found = Derivations(find, groups, true).price(collective);
   if (!found) return std::nullopt;
   PriceCurve curve;

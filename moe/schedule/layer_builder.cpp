@@ -179,6 +179,7 @@ void LayerBuilder::join_parts() {
 // If ranks share samples, whole samples' keys and values come before attention, and in a backward their gradients are
 // sent back after it. No task of the pass waits for attention_dw, which overlaps with the sum over MP.
 void LayerBuilder::attention(Buffer sum) {
+  if (ring_blocks_ > 0) return ring_attention(sum);
   const Access input = dense_.data;
   const bool shares = spans(GroupKind::cp), forward = pass_->phase == Phase::forward;
   if (shares && forward) {
@@ -193,11 +194,82 @@ void LayerBuilder::attention(Buffer sum) {
   if (parts_ > 1) join_parts();
   if (shares && forward) last().reads.push_back(input);
   if (shares && !forward) id = keys_values_backward();
+  sum_attention(sum, input, id);
+}
+
+// Adds the sum over MP and, after `made`, the half of a backward for which nothing waits.
+void LayerBuilder::sum_attention(Buffer sum, const Access& input, int made) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
   push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
   if (!halves()) return;
-  attention_halves_[{pass_->micro_batch, pass_->layer}] = push(TaskKind::attention_dw, {id});
+  attention_halves_[{pass_->micro_batch, pass_->layer}] = push(TaskKind::attention_dw, {made});
   last().reads = {input, whole_of(Buffer::attention_hidden)};
+}
+
+// Queries, keys and values come before the ring, and the output's projection after it; in a backward, the opposite.
+void LayerBuilder::ring_attention(Buffer sum) {
+  const Access input = dense_.data;
+  int id = -1;
+  if (pass_->phase == Phase::forward) {
+    push_dense(TaskKind::keys_values, Buffer::keys_values);
+    ring();
+    id = push_dense(TaskKind::attention, Buffer::attention_partial);
+    last().reads.push_back(input);
+  } else {
+    push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention, Buffer::mixed);
+    last().reads.push_back(of(Buffer::mixed, Phase::forward));
+    if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
+    ring();
+    id = push_dense(TaskKind::keys_values, Buffer::attention_partial);
+    last().reads.push_back(whole_of(Buffer::queries_partial));
+  }
+  sum_attention(sum, input, id);
+}
+
+// The heads take one block of keys and values after the other, first the rank's own. Meanwhile each rank sends the
+// block to the next rank, and receives the next one into one of two places: that of the last block but one, if that is
+// not the rank's own. In a backward the gradients of a block follow it from rank to rank, each of which adds its own
+// beside the heads of the next block, and return to the block's rank in the end. Heads write theirs into one of two
+// places too.
+void LayerBuilder::ring() {
+  const Chain begin = dense_;
+  const bool forward = pass_->phase == Phase::forward;
+  const int blocks = ring_blocks_;
+  const auto block = [&](int i) {
+    if (i == 0) return of(Buffer::keys_values, Phase::forward);
+    return of(Buffer::received_keys_values, pass_->phase, i - 1, blocks - 1);
+  };
+  const auto part = [&](Buffer buffer, int i) { return of(buffer, pass_->phase, i, blocks); };
+  std::vector<int> sends, heads, gradients;
+  const auto send_block = [&](int i) {
+    sends.push_back(push(TaskKind::cp_send, i == 0 ? begin.after : std::vector{sends.back()}));
+    if (i > 1) last().after.push_back(heads[i - 1]);
+    cut(last(), i, blocks - 1);
+    last().reads = {block(i)};
+    last().writes = {block(i + 1)};
+  };
+  const auto send_gradients = [&](int i) {
+    gradients.push_back(push(TaskKind::cp_gradient_send, {heads[i]}));
+    cut(last(), i, blocks);
+    last().reads = {part(Buffer::all_keys_values, i)};
+    if (i > 0) last().after.push_back(gradients[i - 1]);
+    if (i > 0) last().reads.push_back(part(Buffer::keys_values, i - 1));
+    last().writes = {part(Buffer::keys_values, i)};
+  };
+  for (int i = 0; i < blocks; ++i) {
+    if (i + 1 < blocks) send_block(i);
+    if (i > 0 && !forward) send_gradients(i - 1);
+    heads.push_back(push(TaskKind::heads, i == 0 ? begin.after : std::vector{sends[i - 1], heads[i - 1]}));
+    cut(last(), i, blocks);
+    last().reads = {block(i)};
+    if (!forward) last().reads.push_back(begin.data);
+    if (!forward && i > 1) last().after.push_back(gradients[i - 2]);
+    if (i > 0) last().reads.push_back(part(forward ? Buffer::mixed : Buffer::queries_partial, i - 1));
+    last().writes = {part(forward ? Buffer::mixed : Buffer::queries_partial, i)};
+    if (!forward) last().writes.push_back(part(Buffer::all_keys_values, i));
+  }
+  if (!forward) send_gradients(blocks - 1);
+  dense_ = {{forward ? heads.back() : gradients.back()}, whole_of(forward ? Buffer::mixed : Buffer::keys_values)};
 }
 
 // Sums the gradients of keys and values over the ranks that share samples. Each rank then adds the contribution of its

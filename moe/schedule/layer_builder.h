@@ -63,6 +63,7 @@ struct LayersBuilt {
   bool recomputes = false;  // each backward begins by repeating its forward
   int parts = 1;            // parts of samples, which are consecutive micro-batches
   bool offloads = false;    // the host's memory keeps the experts
+  int ring_blocks = 0;      // of keys and values, under context parallelism with a ring
 };
 /// Marks in Pass::ready a slice of gradients that the pass itself makes, those of its experts.
 inline constexpr int kMadeHere = -2;
@@ -174,6 +175,7 @@ class LayerBuilder : public schedule::PassBuilder {
   LayerBuilder(const Schedule& schedule, const schedule::LayersBuilt& layers)
       : PassBuilder(schedule, layers),
         peers_(layers.peers),
+        ring_blocks_(layers.ring_blocks),
         shared_expert_(layers.shared_expert),
         recomputes_(layers.recomputes) {}
 
@@ -216,6 +218,9 @@ class LayerBuilder : public schedule::PassBuilder {
   void attention(Buffer sum);
   void join_parts();
   int keys_values_backward();
+  void ring();
+  void ring_attention(Buffer sum);
+  void sum_attention(Buffer sum, const Access& input, int made);
   bool gradients_after_mp() const { return lane_of(GroupKind::mp) == lane_of(GroupKind::dp); }
   void begin_backward();
   void regroup(int parts);
@@ -227,7 +232,7 @@ class LayerBuilder : public schedule::PassBuilder {
   void keep_expert(Task& task);
   void cut(Task& task, int c, int parts);
 
-  int peers_;
+  int peers_, ring_blocks_;
   bool shared_expert_, recomputes_;
   Chain shared_;  // the shared expert is a chain beside the MoE part
   std::vector<Chain> chunks_;

@@ -99,7 +99,7 @@ class ModelBuilder {
     schedule::IterationBuilder builder(
         schedule_, {networks_of(plan_.groups), peers, plan_.shape.layer.shared_hidden > 0, split_.stages,
                     plan_.shape.parallel.recompute == Recompute::full, split_.parts,
-                    plan_.shape.parallel.offload == Offload::experts});
+                    plan_.shape.parallel.offload == Offload::experts, plan_.shape.parallel.ring_blocks()});
     for (const PipelineStep& step : pipeline_steps(model_.order, model_.micro_batches, split_)) run(builder, step);
     if (plan_.step.planned) schedule::StepBuilder(plan_, builder).step();
     plan_.structure = std::make_shared<const Structure>(builder.take());

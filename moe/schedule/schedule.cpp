@@ -135,6 +135,7 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
                            const GradientPlacement& gradients, Phases phases) {
   StructureKey key{&schedule, phases, 1, 1, gradients, {}, {}, {}, 1, layer.shared_expert, layer.dense};
   key.recomputes = layer.recomputes && phases == Phases::both;
+  key.ring_blocks = layer.ring_blocks;
   if (phases != Phases::backward) key.degree_forward = decision.degree_forward;
   if (phases != Phases::backward) key.order_forward = decision.order_forward;
   if (phases != Phases::forward) key.degree_backward = decision.degree_backward;
@@ -147,7 +148,11 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
 std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
   require<BadInput>(key.degree_forward >= 1 && key.degree_backward >= 1,
                     "degree: found {} forward and {} backward, expected >= 1", key.degree_forward, key.degree_backward);
-  LayerBuilder builder(*key.schedule, {key.networks, key.peers, key.shared_expert, 1, key.recomputes});
+  LayerBuilder builder(*key.schedule, {.networks = key.networks,
+                                       .peers = key.peers,
+                                       .shared_expert = key.shared_expert,
+                                       .recomputes = key.recomputes,
+                                       .ring_blocks = key.ring_blocks});
   if (key.phases != Phases::backward)
     builder.add(
         {.phase = Phase::forward, .dense = key.dense, .degree = key.degree_forward, .order = key.order_forward});

@@ -193,6 +193,7 @@ struct StructureKey {
   bool shared_expert = false;
   bool dense = false;       // no experts: degrees do not matter
   bool recomputes = false;  // both phases: the backward begins by repeating the forward
+  int ring_blocks = 0;      // of keys and values
   auto operator<=>(const StructureKey&) const = default;
 };
 

@@ -38,7 +38,8 @@ struct Load {
 
 // The first dispatch and the last combine overlap with nothing in the MoE part: all other tasks wait for the one, or
 // the other waits for them. A shared expert overlaps with both, and with the first and last of the others; its
-// collectives are ignored. Weight gradients for which no task waits are treated like it; attention's are ignored.
+// collectives are ignored. Weight gradients for which no task waits are treated like it; attention's are ignored, and
+// so are the sends of its ring.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
   const bool beside = std::ranges::any_of(
@@ -48,6 +49,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[task.id];
     if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
+    if (is_of_ring(task.kind) && task.kind != TaskKind::heads) continue;  // beside the heads
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
     if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {

@@ -29,8 +29,9 @@ int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
     if (group_of(Flow::sharded, kind) == GroupKind::none || pricer.has(GroupKind::mp))
       dense += pricer.dense_seconds(kind, Phase::backward);
   if (pricer.has(GroupKind::cp))
-    for (const TaskKind kind : {TaskKind::keys_values, TaskKind::cp_reducescatter})
-      dense += pricer.dense_seconds(kind, Phase::backward);
+    for (const TaskKind kind : {TaskKind::keys_values, pricer.in_ring() ? TaskKind::heads : TaskKind::cp_reducescatter})
+      dense += std::max(1, kind == TaskKind::heads ? pricer.shape().parallel.cp : 1) *
+               pricer.dense_seconds(kind, Phase::backward);
   PartitionLayer layer;
   layer.moe_window_s = overlappable_seconds(costs, alone.degree);
   layer.dense_window_s = dense;

@@ -48,13 +48,14 @@ struct LayerOutline {
   bool shared_expert = false;
   bool dense = false;       // no experts (moe/shape/dense_layers.h)
   bool recomputes = false;  // the backward starts by repeating the forward
+  int ring_blocks = 0;      // of keys and values, under context parallelism with a ring
 };
 /// Returns how often a training pass runs the layer's forward.
 inline int forwards_of(const LayerOutline& layer) { return layer.recomputes ? 2 : 1; }
 inline LayerOutline outline_of(const LayerCase& shape) {
   const bool dense = shape.layer.experts == 0;
   return {groups_of(shape.parallel), !dense && shape.layer.shared_hidden > 0, dense,
-          shape.parallel.recompute == Recompute::full};
+          shape.parallel.recompute == Recompute::full, shape.parallel.ring_blocks()};
 }
 
 // Decides how context parallelism and expert parallelism are placed when long contexts are trained (MoNTA, "Cluster

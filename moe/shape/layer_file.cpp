@@ -43,6 +43,8 @@ ParallelShape read_parallel_keys(const TableReader& table) {
   size("ep", out.ep);
   size("esp", out.esp);
   size("pp", out.pp);
+  if (table.has("cp_exchange"))
+    out.cp_exchange = cp_exchange_from(table.text("cp_exchange"), table.where("cp_exchange"));
   if (table.has("placement")) out.ep_inside = ep_inside_from(table.text("placement"), table.where("placement"));
   return out;
 }

@@ -18,7 +18,8 @@ struct LayerFile {
 };
 
 /// The keys of a layer's groups in files, plans and records.
-inline constexpr std::array<std::string_view, 7> kParallelKeys{"dp", "cp", "mp", "ep", "esp", "pp", "placement"};
+inline constexpr std::array<std::string_view, 8> kParallelKeys{"dp", "cp",  "cp_exchange", "mp",
+                                                               "ep", "esp", "pp",          "placement"};
 
 /// Reads the keys of `table` that are in kLayerKeys; others are unchanged. Throws BadInput naming file, line and key.
 void read_layer_keys(const TableReader& table, LayerShape& layer);

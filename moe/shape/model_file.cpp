@@ -130,6 +130,7 @@ std::string parallel_toml(const ParallelShape& p) {
   for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})
     if (size > 0) text += fmt::format("{} = {}\n", key, size);
   if (p.cp > 1) text += fmt::format("cp = {}\n", p.cp);
+  if (p.cp_exchange != CpExchange::allgather) text += fmt::format("cp_exchange = \"{}\"\n", name_of(p.cp_exchange));
   if (p.pp > 1) text += fmt::format("pp = {}\n", p.pp);
   if (p.ep_inside) text += fmt::format("placement = \"{}\"\n", placement_name(p));
   return text.empty() ? text : "\n[parallel]\n" + text;

@@ -36,6 +36,10 @@ constexpr EnumArray<Recompute, Named<Recompute>, 3> kRecomputes{
     {{{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}}};
 static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
 
+constexpr EnumArray<CpExchange, Named<CpExchange>, 2> kCpExchanges{
+    {{{"allgather", CpExchange::allgather}, {"ring", CpExchange::ring}}}};
+static_assert(in_enum_order(kCpExchanges, &Named<CpExchange>::value));
+
 constexpr EnumArray<Offload, Named<Offload>, 2> kOffloads{{{{"none", Offload::none}, {"experts", Offload::experts}}}};
 static_assert(in_enum_order(kOffloads, &Named<Offload>::value));
 
@@ -94,6 +98,12 @@ int largest(int64_t most, Fits fits) {
   return static_cast<int>(most);
 }
 
+// Blocks of a ring are whole: every rank computes as many scores with each of them.
+void check_ring(const LayerShape& l) {
+  require<BadInput>(l.window == 0, "cp-exchange: found ring with window = {}, expected allgather or no window",
+                    l.window);
+}
+
 void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMostRanks,
                     "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node,
@@ -106,6 +116,8 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   const auto in_node = [&](int64_t n) { return stage % n == 0 && p.ranks_per_node % n == 0; };
   require_divides(p.cp, stage, "cp", "ranks of a stage");
   if (p.cp > 1) require_divides(2 * int64_t{p.cp}, layer.seq, "2 cp", "seq");
+  if (p.cp == 1) p.cp_exchange = CpExchange::allgather;
+  if (p.ring_blocks() > 0) check_ring(layer);
   const int split = stage / p.cp;  // ranks that DP and MP share
   if (p.mp == 0 && p.dp > 0 && split % p.dp == 0) p.mp = split / p.dp;
   if (p.mp == 0)
@@ -177,6 +189,11 @@ Rounding rounding_from(std::string_view name, std::string_view where) {
 std::string_view name_of(Recompute recompute) { return kRecomputes[recompute].name; }
 Recompute recompute_from(std::string_view name, std::string_view where) {
   return find_named(kRecomputes, name, where).value;
+}
+
+std::string_view name_of(CpExchange exchange) { return kCpExchanges[exchange].name; }
+CpExchange cp_exchange_from(std::string_view name, std::string_view where) {
+  return find_named(kCpExchanges, name, where).value;
 }
 
 std::string_view name_of(Offload offload) { return kOffloads[offload].name; }
@@ -288,7 +305,7 @@ int expert_nodes(const ParallelShape& p) {
 }
 
 std::string describe_groups(const ParallelShape& p) {
-  const std::string cp = p.cp > 1 ? fmt::format(" CP {}", p.cp) : "";
+  const std::string cp = p.cp > 1 ? fmt::format(" CP {}{}", p.cp, p.ring_blocks() > 0 ? " (ring)" : "") : "";
   return fmt::format("DP {}{} MP {} EP {} ESP {} PP {}", p.dp, cp, p.mp, p.ep, p.esp, p.pp);
 }
 

@@ -120,6 +120,13 @@ Offload offload_from(std::string_view name, std::string_view where);
 /// Layers whose offloaded experts the device has at the same time: that of the present pass, and the next pass's.
 inline constexpr int kWindowLayers = 2;
 
+/// How the ranks that share each sample exchange keys and values: they gather those of whole samples before attention
+/// (Grattafiori et al. 2024), or send blocks of them round a ring while attention computes with one block after the
+/// other (ring attention, Liu et al. 2023).
+enum class CpExchange : uint8_t { allgather, ring };
+std::string_view name_of(CpExchange exchange);
+CpExchange cp_exchange_from(std::string_view name, std::string_view where);
+
 /// What ZeRO shards over the replicas of a weight, which are DP for the dense part and EDP for the experts. (MoNTA,
 /// Table 3, prints d for both; experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
@@ -136,6 +143,7 @@ struct ParallelShape {
   int ranks_per_node = 1;
   int dp = 0, mp = 0, ep = 0, esp = 0, pp = 1, edp = 0;  // 0: the default
   int cp = 1;                                            // ranks that share each sample: context parallelism
+  CpExchange cp_exchange = CpExchange::allgather;        // how they exchange keys and values
   bool ep_inside = false;
   int zero = 0;                           // ZeRO stage, 0 to kMostZeroStage
   Recompute recompute = Recompute::none;  // what the backward recomputes
@@ -144,6 +152,10 @@ struct ParallelShape {
   int ranks() const { return nodes * ranks_per_node; }
   /// Returns the number of ranks with the same dense weights: those of DP and CP.
   int replicas() const { return dp * cp; }
+  /// Returns whether the backward computes attention's scores again.
+  bool recomputes_scores() const { return recompute != Recompute::none || ring_blocks() > 0; }
+  /// Returns the blocks of keys and values that go round a ring, one of each CP rank; 0 without a ring.
+  int ring_blocks() const { return cp > 1 && cp_exchange == CpExchange::ring ? cp : 0; }
   bool operator==(const ParallelShape&) const = default;
 };
 

@@ -205,6 +205,11 @@ double keys_values_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights);
 }
 
+double out_flops(const LayerCase& c) {
+  return kFlopsPerMac * static_cast<double>(mp_tokens(c)) *
+         static_cast<double>(most_columns(c).mixed * c.layer.model_dim);
+}
+
 double cp_bytes(const LayerCase& c) {
   const HeadColumns columns = most_columns(c);
   return static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(columns.key + columns.value) *

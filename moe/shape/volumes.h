@@ -89,6 +89,7 @@ double attention_flops(const LayerCase& c);  // forward, of the rank with most h
 /// kernel computes half. With a window, it counts twice the window's band, so that half of it is the band.
 double scores_flops(const LayerCase& c);
 double keys_values_flops(const LayerCase& c);  // part of attention_flops() for the rank's keys and values
+double out_flops(const LayerCase& c);          // part of attention_flops() for the projection of the output
 double cp_bytes(const LayerCase& c);           // CP AllGather's gathered size: keys and values of whole samples
 double mp_bytes(const LayerCase& c);           // MP AllGather's gathered size, MP ReduceScatter's input: B L M / N_CP
 double shared_flops(const LayerCase& c);       // forward of the shared expert

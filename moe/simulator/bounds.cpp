@@ -10,6 +10,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "moe/simulator/contended_work.h"
@@ -24,6 +25,8 @@ constexpr size_t kMostLinks = [] {
   for (int kind = 0; kind < kTaskKinds; ++kind) kinds += is_chunked(static_cast<TaskKind>(kind)) ? 1 : 0;
   return kinds;
 }();
+
+constexpr int kComputeLane = 0;
 
 bool larger(const PhaseBound::Term& a, const PhaseBound::Term& b) { return a.seconds < b.seconds; }
 
@@ -66,7 +69,16 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   for (size_t lane = 1; shape.transfer_lane < 0 && between != Network::none && lane < one.lanes.size(); ++lane)
     if (one.lanes[lane].owns(between)) shape.transfer_lane = static_cast<int>(lane);
   bool behind = false;
+  std::map<int, size_t> in_ring;  // by task
   for (const Task& task : one.tasks) {
+    if (is_of_ring(task.kind)) {
+      if (in_ring.empty()) (behind ? shape.behind : shape.before).push_back({TaskKind::heads, kComputeLane, false, 1});
+      BoundShape::RingTask& own = shape.ring.emplace_back(BoundShape::RingTask{task.kind, task.lane, {}});
+      for (const int id : task.after)
+        if (const auto before = in_ring.find(id); before != in_ring.end()) own.after.push_back(before->second);
+      in_ring.emplace(task.id, in_ring.size());
+      continue;
+    }
     behind = behind || is_chunked(task.kind);
     if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
     if (task.kind == TaskKind::attention_dw) shape.beside_sum.push_back({task.kind, task.lane, false, 1});
@@ -128,7 +140,7 @@ const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline&
 }
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
-    : schedule_(schedule), shape_(shape), pricer_(pricer) {
+    : schedule_(schedule), shape_(shape), pricer_(pricer), ring_s_(ring_seconds()) {
   double sum_s = 0;  // seconds of the tasks that overlap with attention_dw
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) {
@@ -146,7 +158,37 @@ PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const 
 }
 
 double PhaseBound::dense(const BoundShape::Link& link) const {
+  if (is_ring(link)) return ring_s_;
   return pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
+}
+
+// Replays the ring as if all lanes were free when it begins.
+double PhaseBound::ring_seconds() const {
+  std::vector<double> ends, lanes(shape_.lanes.size(), 0);
+  for (const BoundShape::RingTask& task : shape_.ring) {
+    double start = lanes[task.lane];
+    for (const size_t before : task.after) start = std::max(start, ends[before]);
+    lanes[task.lane] = start + pricer_.dense_seconds(task.kind, shape_.phase, schedule_.flow);
+    ends.push_back(lanes[task.lane]);
+  }
+  return *std::ranges::max_element(lanes);
+}
+
+double PhaseBound::ring_busy(int lane) const {
+  double seconds = 0;
+  for (const BoundShape::RingTask& task : shape_.ring)
+    if (task.lane == lane) seconds += pricer_.dense_seconds(task.kind, shape_.phase, schedule_.flow);
+  return seconds;
+}
+
+// Returns whether tasks of the link run on the lane.
+bool PhaseBound::is_on(const BoundShape::Link& link, int lane) const {
+  return is_ring(link) ? std::ranges::count(shape_.ring, lane, &BoundShape::RingTask::lane) > 0 : link.lane == lane;
+}
+
+double PhaseBound::busy_on(const BoundShape::Link& link, int lane) const {
+  if (is_ring(link)) return ring_busy(lane);
+  return link.lane == lane ? dense(link) : 0;
 }
 
 void PhaseBound::follow_shared() {
@@ -165,8 +207,7 @@ void PhaseBound::follow_shared() {
 double PhaseBound::dense_on(int lane) const {
   double seconds = 0;
   for (const auto* part : {&shape_.before, &shape_.behind, &shape_.shared, &shape_.beside_sum})
-    for (const auto& link : *part)
-      if (link.lane == lane) seconds += dense(link);
+    for (const auto& link : *part) seconds += busy_on(link, lane);
   return seconds;
 }
 
@@ -186,7 +227,7 @@ double PhaseBound::outside(int lane, BoundedDegrees degrees) const {
   const bool forward = shape_.phase == Phase::forward;
   if (!forward) std::ranges::reverse(chain);
   const size_t outermost = (forward ? shape_.before : shape_.behind).size();  // links before, or after, all other tasks
-  const auto is_here = [&](const BoundShape::Link& link) { return link.lane == lane; };
+  const auto is_here = [&](const BoundShape::Link& link) { return is_on(link, lane); };
   const bool beside = std::ranges::any_of(shape_.shared, is_here) || std::ranges::any_of(shape_.weights, is_here) ||
                       std::ranges::any_of(shape_.beside_sum, is_here);
   double seconds = 0;
@@ -327,11 +368,16 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
     const LaneKind lane = shape_.lanes[link.lane];
     return LaneWork{link.lane, resource_of(group_of(schedule_.flow, link.kind), lane, networks), seconds};
   };
-  std::vector<LaneWork> dense_works, beside;
+  std::vector<LaneWork> dense_works, ring_works, beside;
+  for (const BoundShape::RingTask& task : shape_.ring)
+    add_work(ring_works,
+             work({task.kind, task.lane, false, 1}, pricer_.dense_seconds(task.kind, shape_.phase, schedule_.flow)));
   for (const auto* part : {&shape_.before, &shape_.behind})
-    for (const auto& link : *part) add_work(dense_works, work(link, dense(link)));
+    for (const auto& link : *part)
+      if (!is_ring(link)) add_work(dense_works, work(link, dense(link)));
   std::vector<std::vector<LaneWork>> stretches;
   for (const LaneWork& each : dense_works) stretches.push_back({each});
+  if (!ring_works.empty()) stretches.push_back(ring_works);
   bool open = false;  // the last stretch consists of parts
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool whole = chain[i].takes_all_rows();
@@ -363,8 +409,12 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const size_t lanes = shape_.lanes.size();
   std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // by lane, its range of links: [first, last)
   first[lanes] = 0, last[lanes] = chain.size();
-  for (size_t i = chain.size(); i-- > 0;) first[chain[i].lane] = i;
-  for (size_t i = 0; i < chain.size(); ++i) last[chain[i].lane] = i + 1;
+  for (size_t i = chain.size(); i-- > 0;)
+    for (size_t lane = 0; lane < lanes; ++lane)
+      if (is_on(chain[i], static_cast<int>(lane))) first[lane] = i;
+  for (size_t i = 0; i < chain.size(); ++i)
+    for (size_t lane = 0; lane < lanes; ++lane)
+      if (is_on(chain[i], static_cast<int>(lane))) last[lane] = i + 1;
   Crossings crossings(lanes + 1, std::vector<double>(lanes + 1, -std::numeric_limits<double>::infinity()));
   const size_t begin = shape_.before.size(), count = moe_links.size();
   const std::span<const BoundShape::Link> of_moe = std::span(chain).subspan(begin, count);
@@ -373,13 +423,20 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
   std::vector<double> last_s(lanes + 1, 0);  // by lane, seconds after the whole chain
   for (const auto& half : shape_.beside_sum) last_s[half.lane] += dense(half);
+  // Heads may begin before the lane of the ring's sends is free, and end after the last send.
+  const auto shorter = [&](size_t link, size_t lane) {
+    if (lane == lanes || !is_ring(chain[link])) return 0.0;
+    return ring_s_ - ring_busy(static_cast<int>(lane));
+  };
   for (size_t a = 0; a <= lanes; ++a)
     for (size_t b = 0; b <= lanes; ++b)
-      if (first[a] < last[b])
-        crossings[a][b] = moe_part(std::span(chain).subspan(first[a], last[b] - first[a]),
-                                   std::span(loads).subspan(first[a], last[b] - first[a]))
-                              .seconds +
-                          (first[a] < begin && last[b] > begin + count ? longer_s : 0) + last_s[b];
+      if (first[a] < last[b]) {
+        const size_t links = last[b] - first[a];
+        crossings[a][b] =
+            moe_part(std::span(chain).subspan(first[a], links), std::span(loads).subspan(first[a], links)).seconds +
+            (first[a] < begin && last[b] > begin + count ? longer_s : 0) + last_s[b] -
+            std::max(shorter(first[a], a), shorter(last[b] - 1, b));
+      }
   return crossings;
 }
 

@@ -35,8 +35,15 @@ struct BoundShape {
   std::vector<Link> weights;         // the half of the experts' backward for which the chain does not wait
   std::vector<Link> beside_sum;      // the same of attention, which overlaps with what follows the other half
   std::vector<Link> shared;          // the shared expert's chain, beside the MoE part's
-  int gradient_lane = -1;            // -1: no gradients are sent
-  int transfer_lane = -1;            // lane that sends to the next stage; -1: none
+  /// A task of attention's ring, which is one link of the dense part, of kind `heads`.
+  struct RingTask {
+    TaskKind kind;
+    int lane;
+    std::vector<size_t> after;  // earlier tasks of the ring
+  };
+  std::vector<RingTask> ring;
+  int gradient_lane = -1;  // -1: no gradients are sent
+  int transfer_lane = -1;  // lane that sends to the next stage; -1: none
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
@@ -127,6 +134,11 @@ class PhaseBound {
     return std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
   }
   double dense(const BoundShape::Link& link) const;
+  bool is_on(const BoundShape::Link& link, int lane) const;
+  double busy_on(const BoundShape::Link& link, int lane) const;
+  double ring_busy(int lane) const;
+  double ring_seconds() const;
+  bool is_ring(const BoundShape::Link& link) const { return link.kind == TaskKind::heads; }
   double dense_on(int lane) const;
   /// A lane's part of a chain: its load, and the least seconds before its first task and after its last one.
   struct LaneLoad {
@@ -145,6 +157,7 @@ class PhaseBound {
   const Schedule& schedule_;
   const BoundShape& shape_;
   const LayerPricer& pricer_;
+  double ring_s_ = 0;  // least seconds of attention's ring
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
   double shared_ = 0;  // seconds of the shared expert's chain
   /// By lane: the seconds from the begin of the MoE part to the end of the shared expert's first tasks; the seconds of

@@ -77,6 +77,7 @@ class Layer:
     ranks_per_node: Optional[int] = None
     dp: Optional[int] = None  #: data-parallel group size
     cp: Optional[int] = None  #: context-parallel group size
+    cp_exchange: Optional[str] = None  #: allgather or ring, of keys and values; None: allgather
     mp: Optional[int] = None  #: model-parallel group size
     ep: Optional[int] = None  #: expert-parallel group size
     esp: Optional[int] = None  #: expert-sharding group size
@@ -214,8 +215,9 @@ class Answer:
             given.update(zero=self.layer.zero, recompute=self.layer.recompute)
         if self.flags.get("shape") == "auto":
             found = self.layer
-            given.update(batch=found.batch, dp=found.dp, cp=found.cp, mp=found.mp, ep=found.ep, esp=found.esp,
-                         pp=found.pp, placement=found.placement, zero=found.zero, recompute=found.recompute,
+            given.update(batch=found.batch, dp=found.dp, cp=found.cp, cp_exchange=found.cp_exchange, mp=found.mp,
+                         ep=found.ep, esp=found.esp, pp=found.pp, placement=found.placement, zero=found.zero,
+                         recompute=found.recompute,
                          micro_batches=self.micro_batches)
             if self.micro_batches > 1:
                 given.update(pipeline=self.pipeline)

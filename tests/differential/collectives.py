@@ -62,6 +62,8 @@ def drop_derivable(rng, profile, groups):
     needed = [("allreduce", kind) for kind in ("mp", "dp", "esp", "edp")]
     needed += [(op, kind) for op in ("allgather", "reducescatter") for kind in ("mp", "cp", "esp")]
     needed += [("allgather", "dp"), ("allgather", "edp"), ("alltoall", "ep"), ("a2a-ep-esp", "ep-esp")]
+    if groups["cp"][1] > 1 and groups["pp"][1] == 1 and rng.random() < 0.5:  # a ring's sends are steps of an AllGather
+        profile.comm = [row for row in profile.comm if row["op"] != "sendrecv"]
     for op, kind in rng.sample(needed, len(needed)):
         if rng.random() < 0.4:
             continue

@@ -45,12 +45,23 @@ class Pricer:
         """Every layer's collective has a price; a step's may have none, and then takes no time."""
         return (self.collectives.seconds(op, group, size) or 0.0) + self.profile.task_s
 
+    def ring_send(self, size):
+        """A block's send to the next rank; without a price of sends, a step of an AllGather of all blocks."""
+        seconds = self.collectives.seconds("sendrecv", "cp", size)
+        if seconds is None:
+            ranks = self.layer.cp
+            seconds = self.collectives.seconds("allgather", "cp", ranks * size) / (ranks - 1)
+            self.collectives.met["a step of a ring"] += 1
+        return seconds + self.profile.task_s
+
     def attention(self, backward, kind="attention"):
         """Selective recomputation repeats the scores: the part of the forward that they are of its FLOPs.
 
         Halves of a backward have as much of its alpha as of its GEMMs: dW one for each of q, k, v and out. With context
         parallelism keys and values are a task of their own.
         """
+        if self.layer.blocks:
+            return self.ring(backward, kind)
         layer = self.layer
         forward, scores = attention_flops(layer), scores_flops(layer)
         pair = keys_values_flops(layer) if layer.cp > 1 else 0  # and two GEMMs, in a backward as many for each half
@@ -72,6 +83,24 @@ class Pricer:
             alpha = row["alpha_s"] * (gemms / (2 * whole if backward else whole))
             return again + alpha + flops * row["beta_s_per_flop"] + self.profile.task_s
         return again + self.profile.gemm(layer.dtype, gemms, flops)
+
+    def ring(self, backward, kind):
+        """Attention in a ring: a GEMM for out, which halves share; one for each other weight, before the heads; for the
+        heads with a block two, scores and their product with the values, which a backward always repeats.
+        """
+        layer = self.layer
+        forward, scores = attention_flops(layer), scores_flops(layer)
+        weights = len(sharded_weights(layer)) + len(latent_weights(layer))
+        out = 2 * layer.tokens * most_heads(layer)[0] * layer.value_width * layer.model_dim
+        times = 2 if backward and not kind.startswith("attention_d") else 1
+        gemms, flops = {"keys_values": (weights - 1, forward - scores - out),
+                        "heads": (2, scores / layer.blocks)}.get(kind, (1, out))
+        again = self.ring(False, "heads") - self.profile.task_s if backward and kind == "heads" else 0
+        row = self.profile.module("attention", backward, layer.seq)
+        if row:
+            alpha = row["alpha_s"] * times * gemms / ((weights + 2) * (2 if backward else 1))
+            return again + alpha + times * flops * row["beta_s_per_flop"] + self.profile.task_s
+        return again + self.profile.gemm(layer.dtype, times * gemms, times * flops)
 
     def gate(self, backward, tokens):
         layer = self.layer
@@ -201,11 +230,16 @@ def dense_layer(pricer, tasks, flow, backward, hidden, one_lane, halves):
         lane = "comm" if one_lane else pricer.network[group]
         return tasks.add(kind, 0, lane, pricer.collective(op, group, size), after, pricer.network[group], group)
 
-    def compute(kind, seconds, after):
-        return tasks.add(kind, 0, "compute", seconds, after)
+    def compute(kind, seconds, after, chunk=0):
+        return tasks.add(kind, chunk, "compute", seconds, after)
 
     def gather(kind, op, after):
         return collective(kind, op, after, "cp", context_bytes(pricer.layer))
+
+    def send(kind, after, chunk):
+        lane = "comm" if one_lane else pricer.network["cp"]
+        seconds = pricer.ring_send(context_bytes(pricer.layer) / pricer.layer.cp)
+        return tasks.add(kind, chunk, lane, seconds, after, pricer.network["cp"], "cp")
 
     kind = "attention_dx" if halves else "attention"
     parts = [(kind, "mp", pricer.attention(backward, kind)), ("ffn", "ffn", pricer.ffn(backward, hidden))]
@@ -216,7 +250,7 @@ def dense_layer(pricer, tasks, flow, backward, hidden, one_lane, halves):
         if kind == "ffn":
             after = made = compute(kind, seconds, after)
         else:
-            after = made = attend(pricer, kind, backward, after, compute, gather)
+            after = made = attend(pricer, kind, backward, after, compute, gather, send)
         summed = ("_reducescatter", "reducescatter") if flow == "sharded" else ("_allreduce", "allreduce")
         after = collective(name + summed[0], summed[1], after)
     if halves:
@@ -228,9 +262,11 @@ def context_bytes(layer):
     return layer.batch * layer.seq * keys_values(layer) * layer.element
 
 
-def attend(pricer, kind, backward, after, compute, gather):
+def attend(pricer, kind, backward, after, compute, gather, send):
     """Attention. Ranks that share samples gather keys and values before it, and sum their gradients up behind it."""
     shares = pricer.layer.cp > 1
+    if pricer.layer.blocks:
+        return attend_in_ring(pricer, kind, backward, after, compute, send)
     if shares and not backward:
         after = compute("keys_values", pricer.attention(False, "keys_values"), after)
         after = gather("cp_allgather", "allgather", after)
@@ -239,6 +275,36 @@ def attend(pricer, kind, backward, after, compute, gather):
         after = gather("cp_reducescatter", "reducescatter", after)
         after = compute("keys_values", pricer.attention(True, "keys_values"), after)
     return after
+
+
+def attend_in_ring(pricer, kind, backward, after, compute, send):
+    """Heads take a block of keys and values each, the rank's own first, then what the rank before sends. Two blocks of
+    others are there at a time: one comes where the last but one was. In a backward what a block's heads make goes on
+    with what came with it, from the block's rank round to it, and has two places likewise.
+    """
+    blocks = pricer.layer.blocks
+    if not backward:
+        after = compute("keys_values", pricer.attention(False, "keys_values"), after)
+    else:
+        after = compute(kind, pricer.attention(True, kind), after)
+    came, heads, gone = [after], [], []  # by block: it is there; its heads are done; its gradients are with the next
+
+    def pass_on(block):
+        gone.append(send("cp_gradient_send", heads[block] + (gone[-1] if gone else []), block))
+
+    for block in range(blocks):
+        if block + 1 < blocks:
+            free = heads[block - 1] if block > 1 else []
+            came.append(send("cp_send", came[block] + free, block))
+        if backward and block:
+            pass_on(block - 1)
+        free = gone[block - 2] if backward and block > 1 else []
+        heads.append(compute("heads", pricer.attention(backward, "heads"),
+                             came[block] + free + (heads[-1] if heads else []), block))
+    if not backward:
+        return compute("attention", pricer.attention(False), heads[-1])
+    pass_on(blocks - 1)
+    return compute("keys_values", pricer.attention(True, "keys_values"), gone[-1])
 
 
 class Flow:
@@ -271,6 +337,10 @@ class Flow:
     def gather(self, kind, op, after):
         return self.collective(kind, op, "cp", context_bytes(self.layer), after)
 
+    def send(self, kind, after, chunk):
+        seconds = self.p.ring_send(context_bytes(self.layer) / self.layer.cp)
+        return self.t.add(kind, chunk, self.lane_of("cp"), seconds, after, self.p.network["cp"], "cp")
+
     # -- before and after the rows travel --
 
     def head(self):
@@ -284,7 +354,7 @@ class Flow:
         else:
             if name == "sharded":
                 after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
-            after = attend(self.p, "attention", False, after, self.compute, self.gather)
+            after = attend(self.p, "attention", False, after, self.compute, self.gather, self.send)
             if name == "sharded":
                 after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
             else:
@@ -339,7 +409,7 @@ class Flow:
             after = self.collective("mp_allgather", "allgather", "mp", self.blm, after)
         beside()
         kind = "attention_dx" if self.halves else "attention"
-        after = made = attend(self.p, kind, True, after, self.compute, self.gather)
+        after = made = attend(self.p, kind, True, after, self.compute, self.gather, self.send)
         if self.name == "sharded":
             after = self.collective("mp_reducescatter", "reducescatter", "mp", self.blm, after)
         else:

@@ -129,6 +129,8 @@ def random_layer(rng, profile, **fixed):
         layer.seq *= rng.choice([2, 2 * layer.cp]) if layer.seq % layer.cp == 0 else 2 * layer.cp
         while layer.batch * layer.seq // layer.cp % layer.mp:
             layer.seq *= layer.cp
+        if not layer.window:
+            layer.cp_exchange = rng.choice(["allgather", "ring"])
     return layer
 
 
@@ -156,6 +158,8 @@ def flags_of(layer):
              "--dtype", layer.dtype, "--dp", layer.dp, "--cp", layer.cp, "--mp", layer.mp, "--ep", layer.ep,
              "--esp", layer.esp,
              "--pp", layer.pp, "--placement", layer.placement]
+    if layer.blocks:
+        flags += ["--cp-exchange", "ring"]
     if layer.head_dim:
         flags += ["--head-dim", layer.head_dim]
     if layer.window:

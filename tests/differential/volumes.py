@@ -19,6 +19,7 @@ class Layer:
         self.experts, self.top_k, self.capacity_factor = 8, 2, 1.2
         self.rounding, self.ffn, self.dtype = "ragged", "gpt", "float32"
         self.dp = self.cp = self.mp = self.ep = self.esp = self.pp = self.edp = 1
+        self.cp_exchange = "allgather"
         self.placement, self.recompute, self.node_limit = "esp-inside", "none", 0
         self.gate, self.norm, self.zero = "gshard", None, 0  # norm: the experts' own
         for key, value in keys.items():
@@ -46,6 +47,11 @@ class Layer:
     def tokens(self):
         """B L / N_CP, of one MP group; of samples in parts, of one part."""
         return self.batch * self.seq // self.cp // self.parts
+
+    @property
+    def blocks(self):
+        """Blocks of keys and values that go round a ring; 0 without a ring."""
+        return self.cp if self.cp > 1 and self.cp_exchange == "ring" else 0
 
     @property
     def replicas(self):

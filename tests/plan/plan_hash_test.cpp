@@ -80,6 +80,11 @@ std::vector<std::pair<std::string, Change>> shape_changes() {
       {"pp", parallel(&ParallelShape::pp)},
       {"edp", parallel(&ParallelShape::edp)},
       {"cp", parallel(&ParallelShape::cp)},
+      {"ring",
+       [](Plan& p, Structure&) {
+         ++p.shape.parallel.cp;
+         p.shape.parallel.cp_exchange = CpExchange::ring;
+       }},
   };
 }
 

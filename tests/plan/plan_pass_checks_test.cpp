@@ -40,6 +40,31 @@ TEST(PlanChecks, HalvesOfAnExpertThatDoNotGoTogether) {
   EXPECT_NE(complaint(early), "no complaint");
 }
 
+TEST(PlanChecks, BlocksOfARingThatAreMissing) {
+  LayerCase shape = four_ranks();
+  shape.layer.seq *= 4;
+  shape =
+      complete(shape.layer,
+               {.nodes = 4, .ranks_per_node = 1, .mp = 1, .ep = 2, .esp = 1, .cp = 4, .cp_exchange = CpExchange::ring},
+               Rounding::ragged);
+  const Plan plan = build_plan(find_schedule("fsmoe"), shape, {2, 3});
+  EXPECT_EQ(complaint(plan), "no complaint");
+  for (const auto& [phase, kind, rule] :
+       {std::tuple(kForward, TaskKind::heads, "3 blocks pass its heads, 3 blocks and 0 gradients"),
+        {kBackward, TaskKind::cp_send, "4 blocks pass its heads, 2 blocks and 4 gradients"},
+        {kBackward, TaskKind::cp_gradient_send, "4 blocks pass its heads, 3 blocks and 3 gradients"}}) {
+    std::string named;
+    const Plan fewer = changed(plan, [&](Structure& s) {
+      const int last = task_of(s, phase, kind).chunks - 1;
+      drop(s, task_of(s, phase, kind, last).id);
+      named = task_of(s, phase, TaskKind::attention).name();
+    });
+    expect_named(fewer, named, rule);
+  }
+  const Plan twice = changed(plan, [&](Structure& s) { task_of(s, kForward, TaskKind::heads, 2).chunk = 1; });
+  EXPECT_NE(complaint(twice).find("is block 1 of 4, expected block 2 of 4"), std::string::npos) << complaint(twice);
+}
+
 TEST(PlanChecks, HalvesOfAttentionThatDoNotGoTogether) {
   const Plan plan = good_plan("fsmoe-dw");
   std::string named;

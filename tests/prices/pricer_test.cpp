@@ -113,6 +113,39 @@ TEST(Pricer, AnExpertRowOfItsKindReplacesGemm) {
   EXPECT_DOUBLE_EQ(seconds(), 2 * 5e-6) << "a row of another element type";
 }
 
+// Attention as a ring's tasks: without recomputed scores, together as long as whole; a send without a row of its own is
+// a step of an AllGather, by lines and by curves.
+TEST(Pricer, ARingsTasksAreSharesOfAttentionAndOfAnAllGather) {
+  const LayerShape layer{.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .kv_heads = 2, .experts = 4};
+  const ParallelShape whole{.nodes = 4, .ranks_per_node = 1, .mp = 1, .ep = 4, .esp = 1, .cp = 4};
+  ParallelShape ring = whole;
+  ring.cp_exchange = CpExchange::ring;
+  Profile profile = small_profile();
+  profile.modules = {
+      {.name = "attention", .phase = Phase::forward, .seq = {}, .alpha_s = 3e-3, .beta_s_per_flop = 1e-9},
+      {.name = "attention:selective", .phase = Phase::backward, .seq = {}, .alpha_s = 4e-3, .beta_s_per_flop = 2e-9}};
+  profile.comm.push_back(
+      {.op = Op::allgather, .network = Network::inter, .ranks = 4, .alpha_s = 6e-5, .beta_s_per_byte = 3e-9});
+  const LayerCase shape = complete(layer, ring, Rounding::ragged);
+  const LayerPricer pricer(profile, shape);
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const auto seconds = [&](TaskKind kind) { return pricer.dense_seconds(kind, phase) - profile.task_overhead_s; };
+    const double sum = seconds(TaskKind::keys_values) + seconds(TaskKind::attention) + 4 * seconds(TaskKind::heads);
+    const double alphas = phase == Phase::forward ? 3e-3 : 4e-3, beta = phase == Phase::forward ? 1e-9 : 2 * 2e-9;
+    // 4 GEMMs of weights and 2 of scores, which every block has
+    EXPECT_NEAR(sum, alphas * (4 + 4 * 2) / 6 + beta * attention_flops(shape), 1e-12);
+  }
+  const double block = 4.0 * 2 * 16 * 2 * (2 * 8);  // float32 keys and values of 2 samples' 16 tokens, 2 heads 8 wide
+  const auto send_s = [&] { return LayerPricer(profile, shape).dense_seconds(TaskKind::cp_send, Phase::forward); };
+  EXPECT_NEAR(send_s(), (6e-5 + 3e-9 * 4 * block) / 3 + profile.task_overhead_s, 1e-15);
+  EXPECT_EQ(send_s(), LayerPricer(profile, shape).dense_seconds(TaskKind::cp_gradient_send, Phase::backward));
+  profile.comm.back().points = {{block, 1e-4}, {2 * block, 3e-4}, {8 * block, 3e-3}};
+  EXPECT_NEAR(send_s(), (3e-4 + (3e-3 - 3e-4) / 3) / 3 + profile.task_overhead_s, 1e-15) << "4 blocks on the curve";
+  profile.comm.push_back(
+      {.op = Op::sendrecv, .network = Network::inter, .ranks = 2, .alpha_s = 1e-5, .beta_s_per_byte = 5e-9});
+  EXPECT_NEAR(send_s(), 1e-5 + 5e-9 * block + profile.task_overhead_s, 1e-15);
+}
+
 TEST(Pricer, AttentionRowsOfTheSequenceLengthReplaceGemm) {
   Profile profile = small_profile();
   const auto seconds = [&](Phase phase) {

@@ -113,6 +113,8 @@ AnyModel any_model(uint64_t seed) {
   parallel.dp = parallel.edp = 0;
   if (Draws(seed, 401).below(4) == 0) parallel.recompute = Recompute::full;
   if (layer.shape.parallel.dp % 2 == 0 && Draws(seed, 601).below(3) == 0) parallel.cp = 2;
+  if (parallel.cp > 1 && layer.shape.layer.window == 0 && Draws(seed, 602).below(2) == 0)
+    parallel.cp_exchange = CpExchange::ring;
   any.model.shape = complete(layer.shape.layer, parallel, layer.shape.rounding);
   any.model.layers = parallel.pp * (1 + static_cast<int>(draws.below(5))) + static_cast<int>(draws.below(parallel.pp));
   any.model.micro_batches = 1 + static_cast<int>(draws.below(6));
@@ -133,8 +135,8 @@ AnyModel any_model(uint64_t seed) {
   if (any.model.step.planned && draws.below(2) == 0)
     add_end_tasks(any.model, 100 + static_cast<int64_t>(draws.below(99)));
   any.text = fmt::format(
-      "{}; cp {}, {} stages {}, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.cp, parallel.pp,
-      describe_ends(any.model.split()),
+      "{}; cp {} {}, {} stages {}, {}, {} micro-batches, {}, {}{}{}{}{}", layer.text, parallel.cp,
+      name_of(parallel.cp_exchange), parallel.pp, describe_ends(any.model.split()),
       describe_layers(any.model.layers, any.model.dense, any.model.whole, any.model.shape.layer),
       any.model.micro_batches, describe_order(any.model), placement_name(parallel),
       any.profile.contention.none() ? "" : ", contention", parallel.recompute == Recompute::full ? ", run again" : "",

@@ -62,6 +62,8 @@ std::optional<Lifetime> lifetime_of(const Access& a, const Buffers& kept) {
       if (forward) return Lifetime::kept;  // attention's backward reads it
       [[fallthrough]];
     case keys_values:
+    case received_keys_values:
+    case mixed:
     case attention_partial:
     case hidden:
     case tokens:

@@ -434,6 +434,7 @@ std::pair<std::string, std::string> short_shape(const ModelShape& model) {
                                    {"VP", model.split().virtual_stages}})
     if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, size);
   if (const std::string ends = describe_ends(model.split()); !ends.empty()) text += " " + ends;
+  if (p.ring_blocks() > 0) text += " ring";
   if (p.ep > 1 && p.esp > 1) text += fmt::format(" {}", placement_name(p));
   std::string cut = fmt::format("{} of {}", model.whole_micro_batches(), model.shape.layer.batch);
   if (model.micro_batches > 1) cut += fmt::format(" {}", name_of(model.order));

@@ -39,6 +39,7 @@ Flags flags_of(const Layout& layout) {
   number("--degree-backward", layout.degrees.backward);
   number("--dp", p.dp);
   number("--cp", p.cp);
+  flags.emplace_back("--cp-exchange", p.cp > 1 ? name_of(p.cp_exchange) : std::string_view());
   number("--mp", p.mp);
   number("--ep", p.ep);
   number("--esp", p.esp);
@@ -90,6 +91,9 @@ std::vector<Change> changes() {
   const auto pair = [=](int ParallelShape::*a, int ParallelShape::*b) { return both(group(a), group(b)); };
   using P = ParallelShape;
   const auto stages = both(group(&P::pp), ends);
+  const auto exchange = [](Layout& l, const Layout& to) {
+    l.model.shape.parallel.cp_exchange = to.model.shape.parallel.cp_exchange;
+  };
   return {[](Layout& l, const Layout& to) { l.schedule = to.schedule, l.degrees = to.degrees; },
           [](Layout& l, const Layout& to) { l.model.shape.parallel.recompute = to.model.shape.parallel.recompute; },
           group(&P::zero),
@@ -105,6 +109,8 @@ std::vector<Change> changes() {
           ends,
           stages,
           group(&P::cp),
+          exchange,
+          both(group(&P::cp), exchange),
           pair(&P::ep, &P::esp),
           both(group(&P::mp), stages),
           pair(&P::mp, &P::ep),

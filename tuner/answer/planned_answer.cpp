@@ -109,6 +109,7 @@ void set_shape(const ModelShape& model, FlagList& flags) {
   number("--batch", model.shape.layer.batch);
   number("--dp", p.dp);
   if (p.cp > 1) number("--cp", p.cp);
+  if (p.ring_blocks() > 0) flags.set("--cp-exchange", std::string(name_of(p.cp_exchange)));
   number("--mp", p.mp);
   number("--ep", p.ep);
   number("--esp", p.esp);

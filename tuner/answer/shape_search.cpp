@@ -710,7 +710,10 @@ class Enumeration {
                                         .cp = static_cast<int>(cp),
                                         .ep_inside = inside,
                                         .trainer = p.trainer};
-                add_batches(model, samples / dp);
+                for (const CpExchange exchange : exchanges(cp)) {
+                  model.shape.parallel.cp_exchange = exchange;
+                  add_batches(model, samples / dp);
+                }
               }
   }
 
@@ -721,6 +724,12 @@ class Enumeration {
     const int64_t seq = request_.chosen.model.shape.layer.seq;
     std::erase_if(sizes, [&](int64_t cp) { return cp > 1 && (seq % (2 * cp) != 0 || seq / cp < kLeastContext); });
     return sizes;
+  }
+
+  std::vector<CpExchange> exchanges(int64_t cp) const {
+    if (request_.fixed.cp_exchange) return {*request_.fixed.cp_exchange};
+    if (cp == 1) return {CpExchange::allgather};
+    return {CpExchange::allgather, CpExchange::ring};
   }
 
   void add_batches(const ModelShape& groups, int64_t samples_a_replica) {

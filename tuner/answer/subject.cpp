@@ -75,6 +75,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
   if (options.any_shape) {
     add("--dp", l.dp);
     add("--cp", l.cp);
+    if (l.cp_exchange) add("--cp-exchange", std::optional(name_of(*l.cp_exchange)));
     add("--mp", l.mp);
     add("--ep", l.ep);
     add("--esp", l.esp);
@@ -99,7 +100,8 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
 
 // Returns the flags with all groups set to the model's.
 commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
-  flags.dp = p.dp, flags.cp = p.cp, flags.mp = p.mp, flags.ep = p.ep, flags.esp = p.esp, flags.pp = p.pp;
+  flags.dp = p.dp, flags.cp = p.cp, flags.cp_exchange = p.cp_exchange, flags.mp = p.mp, flags.ep = p.ep,
+  flags.esp = p.esp, flags.pp = p.pp;
   flags.placement = placement_name(p);
   return flags;
 }
@@ -180,7 +182,9 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
 }
 
 // These return the flags that a layout's words can set.
-auto group_flags(commands::LayerFlags& l) { return std::tie(l.dp, l.cp, l.mp, l.ep, l.esp, l.pp, l.placement); }
+auto group_flags(commands::LayerFlags& l) {
+  return std::tie(l.dp, l.cp, l.cp_exchange, l.mp, l.ep, l.esp, l.pp, l.placement);
+}
 auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
   return std::tie(l.zero, l.recompute, l.offload, m.micro_batches, m.pipeline, m.virtual_stages);
 }

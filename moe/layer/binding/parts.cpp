@@ -28,6 +28,8 @@ void AttentionPart::keys_values(const Task& task) {
   end_backward();
 }
 
+void AttentionPart::heads(const Task& task) { layer_.parts.attention->heads(task.phase, task.chunk); }
+
 void AttentionPart::end_backward() {
   const PhaseBuffers& b = layer_.buffers.backward;
   if (layer_.parts.attention_norm)
@@ -89,6 +91,36 @@ void AttentionPart::cp_reducescatter(const Task& task, CommCall call) {
   Attention& attention = *layer_.parts.attention;
   const TensorView own = attention.own_keys_values(task.phase), all = attention.all_keys_values(task.phase);
   layer_.comms.of(task.group).reducescatter(all.data(), own.data(), own.elements(), rank().dtype(), call);
+}
+
+namespace {
+
+// Sends to the next rank of the group, and receives as many bytes from the one before.
+void send_on(Communicator& comm, TensorView from, TensorView to, CommCall call) {
+  const auto ranks = static_cast<size_t>(comm.size()), rank = static_cast<size_t>(comm.rank());
+  std::vector<int64_t> sent(ranks, 0), received(ranks, 0);
+  sent[(rank + 1) % ranks] = from.bytes();
+  received[(rank + ranks - 1) % ranks] = to.bytes();
+  comm.alltoallv(from.data(), std::move(sent), to.data(), std::move(received), call);
+}
+
+}  // namespace
+
+void AttentionPart::cp_send(const Task& task, CommCall call) {
+  Attention& attention = *layer_.parts.attention;
+  send_on(layer_.comms.of(task.group), attention.block(task.phase, task.chunk),
+          attention.block(task.phase, task.chunk + 1), call);
+}
+
+void AttentionPart::cp_gradient_send(const Task& task, CommCall call) {
+  Attention& attention = *layer_.parts.attention;
+  const TensorView received = attention.own_keys_values(task.phase), own = attention.block_gradients(task.chunk);
+  if (task.chunk > 0)
+    call.stream.launch([this, received, own](void* native) {
+      math().use(native);
+      math().add(received, own);
+    });
+  send_on(layer_.comms.of(task.group), own, received, call);
 }
 
 // The residual is added to this rank's part of the sum over MP, for its own tokens only, so each token's counts once.

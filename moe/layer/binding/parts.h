@@ -18,8 +18,10 @@ class AttentionPart {
   void attention(const Task& task);
   /// Computes the second half of the backward.
   void attention_dw(const Task& task);
-  /// Computes keys and values of the rank's tokens, under context parallelism.
+  /// Computes keys and values of the rank's tokens, under context parallelism; in a ring, queries too.
   void keys_values(const Task& task);
+  /// Computes the heads with the task's block of keys and values.
+  void heads(const Task& task);
 
   // These functions enqueue a collective on the call's stream.
   void mp_allgather(const Task& task, CommCall call);
@@ -27,6 +29,9 @@ class AttentionPart {
   void mp_allreduce(const Task& task, CommCall call);
   void cp_allgather(const Task& task, CommCall call);
   void cp_reducescatter(const Task& task, CommCall call);
+  void cp_send(const Task& task, CommCall call);
+  /// Adds the gradients that other ranks have sent to the rank's own part, and sends the sum.
+  void cp_gradient_send(const Task& task, CommCall call);
 
  private:
   Math& math() const { return layer_.math(); }

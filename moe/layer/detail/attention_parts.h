@@ -1,6 +1,7 @@
 #pragma once
 // The components of both kinds of attention: rotary positions, the heads between their projections, and the keys and
 // values that CP ranks gather.
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct HeadWidths {
 /// Returns how many query heads read a key-value head.
 int64_t queries_of(const PartSetup& setup);
 
+HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths);
 /// Makes the rank's heads.
 std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths);
 
@@ -41,10 +43,13 @@ struct Gathered {
   TensorView k, v;  // those of the first rank
 };
 
-/// Keys and values by phase. Without context parallelism `own` and `gathered` are the same memory.
+/// Keys and values by phase. Without context parallelism, and in a ring's forward, `own` and `gathered` are the same
+/// memory.
 struct HeldKeysValues {
   HeldKeysValues(const PartSetup& setup, HeadWidths widths);
-  EnumArray<Phase, Gathered, 2> own, gathered;          // of the rank's tokens; of all CP ranks, in their order
+  EnumArray<Phase, Gathered, 2> own, gathered;  // of the rank's tokens; of all CP ranks, in their order
+  /// In a ring: two places for blocks of other ranks, and for the gradients of blocks from the rank's own tokens.
+  std::array<Gathered, 2> received, gradients;
   EnumArray<Phase, std::vector<KeysValues>, 2> before;  // keys and values of the earlier parts of the samples
 };
 

@@ -97,8 +97,13 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;
-  parallel.cp = two_if_more(p.cp);
+  parallel.cp = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);  // a ring's tasks are as many as its ranks
+  parallel.cp_exchange = p.cp_exchange;
   parallel.mp = two_if_more(p.mp);
+  constexpr int kMost = kProxyNodes * kProxyRanksPerNode;
+  require<Unsupported>(p.ring_blocks() * parallel.mp <= kMost,
+                       "cp-exchange: found a ring of {}, with MP {}; an emulated cluster runs it on {} ranks, MP as {}",
+                       p.cp, p.mp, kMost, parallel.mp);
   parallel.ep = std::max(two_if_more(p.ep), most_packing);
   parallel.esp = two_if_more(p.esp);
   return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
@@ -106,7 +111,8 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
 
 int most_proxy_packing(const LayerCase& nominal) {
   const ParallelShape& p = nominal.parallel;
-  int most = kProxyNodes * kProxyRanksPerNode / two_if_more(p.cp) / two_if_more(p.mp) / two_if_more(p.esp);
+  const int shared = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);
+  int most = kProxyNodes * kProxyRanksPerNode / shared / two_if_more(p.mp) / two_if_more(p.esp);
   while (most > 1 && p.ep % most != 0) most /= 2;
   return most;
 }

@@ -79,7 +79,7 @@ std::string of(const commands::Selection& s) {
   for_each_layer_field([&](const auto& field) { fields += all_of(l.fields.get(field.member)); });
   return fields + all_of(s.cluster, s.grid, s.layer_file, fmt::format("{}", fmt::join(s.schedules, ",")), d.forward,
                          d.backward, d.micro_op_bytes, d.min_chunk_bytes, s.nearest, l.rounding, l.placement, l.dp,
-                         l.cp, l.mp, l.ep, l.esp, l.pp, l.zero, l.recompute, l.offload);
+                         l.cp, l.cp_exchange, l.mp, l.ep, l.esp, l.pp, l.zero, l.recompute, l.offload);
 }
 
 std::string of(const commands::TraceFlags& t) { return all_of(t.file, t.layers, t.micro_batches); }

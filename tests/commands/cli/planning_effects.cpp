@@ -8,6 +8,8 @@ using enum Effect;
 // Of the verbs that plan one layer or a model, which is what `base` leaves open.
 void add_planned(Effects& e, const std::string& base, const std::string& described) {
   add(e, changes, base, kSizes);
+  add(e, changes, base + " --cp 2", "--cp-exchange ring");
+  add(e, refused, base + " --cp 2", "--cp-exchange p2p");
   add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
   add(e, changes, base + " --model-dim 1600", "--heads 25");
   add(e, changes, base,
@@ -92,6 +94,7 @@ Effects memory() {
   const std::string base = "--json", stages = "--model mixtral-7b --layers 4 --pp 2 --json";
   Effects e;
   add(e, changes, base, kSizes);
+  add(e, changes, base + " --cp 4", "--cp-exchange ring");
   add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
   add(e, changes, base,
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "

@@ -26,7 +26,7 @@ Effects microbench() {
 
 // Of the verbs that run one layer, or several that are alike.
 void add_layers_that_run(Effects& e) {
-  add(e, parsed, "", kSizes);
+  add(e, parsed, "", kSizes + "; --cp-exchange ring");
   add(e, parsed, "", "--recompute selective; --recompute full; --offload experts; --attention torch");
   add(e, refused, "", "--recompute some; --offload some; --attention flash");
   add(e, parsed, "",

@@ -279,6 +279,7 @@ class LayoutsTest(ProgramTest):
             plan["esp"] = draw.choice([1, plan["mp"]])
             if number % 3 == 0:
                 plan["cp"] = 2
+                plan["cp-exchange"] = draw.choice(["allgather", "ring"])
             if pp == 2 and number % 2:
                 plan["virtual-stages"] = 2
             flags = [word for name, value in plan.items() for word in ("--" + name, value)]
