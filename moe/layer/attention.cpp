@@ -72,13 +72,13 @@ class ShardedAttention final : public Attention {
 
   void heads(Phase phase, int block) override {
     const int from = (rank_ - block + ranks_) % ranks_;
-    const Gathered& keys = block_of(block);
+    const Gathered& keys = block_of(phase, block);
     if (phase == Phase::forward) return ring_->forward(q_, {keys.k, keys.v}, from, mixed_, block == 0);
     const Gathered& d = held_.gradients[block % 2];
     ring_->backward(q_, {keys.k, keys.v}, from, d_mixed_, {d.k, d.v}, dq_, block == 0);
   }
 
-  TensorView block(Phase, int block) override { return block_of(block).all; }
+  TensorView block(Phase phase, int block) override { return block_of(phase, block).all; }
   TensorView block_gradients(int block) override { return held_.gradients[block % 2].all; }
 
   void forward(TensorView input, TensorView out) override {
@@ -131,7 +131,9 @@ class ShardedAttention final : public Attention {
   }
 
  private:
-  const Gathered& block_of(int block) const { return block == 0 ? held_.own[0] : held_.received[(block - 1) % 2]; }
+  const Gathered& block_of(Phase phase, int block) const {
+    return block == 0 ? held_.own[0] : held_.received[phase][(block - 1) % 2];
+  }
 
   void queries(TensorView input) {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));

@@ -73,8 +73,10 @@ HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
   };
   const int blocks = setup.rank.shape.parallel.ring_blocks(), ranks = blocks > 0 ? 1 : setup.rank.shape.parallel.cp;
   for (int place = 0; blocks > 0 && place < 2; ++place) {
-    if (place + 1 < blocks)
-      received[place] = make(Lifetime::dense_forward, fmt::format("received {} ", place), Phase::forward, 1);
+    for (const auto& [phase, lifetime] :
+         {std::pair{Phase::forward, Lifetime::dense_forward}, {Phase::backward, Lifetime::dense_backward}})
+      if (place + 1 < blocks)
+        received[phase][place] = make(lifetime, fmt::format("received {} ", place), Phase::forward, 1);
     gradients[place] = make(Lifetime::dense_backward, fmt::format("sent {} ", place), Phase::backward, 1);
   }
   const auto make_phase = [&](Phase phase, Lifetime all, Lifetime apart) {

@@ -48,8 +48,9 @@ struct Gathered {
 struct HeldKeysValues {
   HeldKeysValues(const PartSetup& setup, HeadWidths widths);
   EnumArray<Phase, Gathered, 2> own, gathered;  // of the rank's tokens; of all CP ranks, in their order
-  /// In a ring: two places for blocks of other ranks, and for the gradients of blocks from the rank's own tokens.
-  std::array<Gathered, 2> received, gradients;
+  /// In a ring: two places for blocks of other ranks in a pass, and for gradients of blocks from the rank's own tokens.
+  EnumArray<Phase, std::array<Gathered, 2>, 2> received;
+  std::array<Gathered, 2> gradients;
   EnumArray<Phase, std::vector<KeysValues>, 2> before;  // keys and values of the earlier parts of the samples
 };
 
