@@ -136,9 +136,9 @@ struct Comparison {
 };
 
 /// Compares what `filter` keeps. Launches of a case are paired in the order of their starts and judged as the gate
-/// judges its pairs (rule.h); delta is at least the floor. Where no floor is known and the sides were not started in
-/// turns, they are AMBG in the place of SLOW or FAST. `by` names what groups of means share (value_of). Throws BadInput
-/// where no case has it.
+/// judges its pairs (rule.h); delta is at least the floor. If no floor is known and the sides were not started in
+/// turns, cases are AMBG instead of SLOW or FAST. `by` names the value by which cases are grouped for means (value_of).
+/// Throws BadInput if no case has it.
 Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter, const std::string& by,
                          const NoiseFloors& floors);
 

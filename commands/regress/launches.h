@@ -20,9 +20,9 @@ namespace moe::regress {
 /// A command line. Each case that it measures and that is ok is a case of the gate.
 struct LaunchLine {
   std::string name;                         // empty: the only one
-  std::vector<std::string> words;           // a verb that writes records, with its flags; of a metric: any command
-  bool demanded = false;                    // without its hardware the gate fails, in the place of leaving this out
-  std::optional<OutputMetric> metric = {};  // reads what the command prints
+  std::vector<std::string> words;           // a verb that writes records, with its flags; with a metric: any command
+  bool demanded = false;                    // true: the gate fails without the hardware, instead of skipping this line
+  std::optional<OutputMetric> metric = {};  // number to read from the command's output
 };
 
 /// A case that may be slower for a while.

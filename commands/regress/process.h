@@ -7,11 +7,11 @@
 namespace moe::regress {
 
 struct ProcessEnd {
-  int code = 0;            // its exit code; 128 + the signal that ended it
-  bool timed_out = false;  // and then it was killed, with everything in its process group
+  int code = 0;            // exit code; 128 + the signal's number if a signal ended it
+  bool timed_out = false;  // whether it was killed after the timeout, with its whole process group
   double wall_s = 0;
-  std::string last_line;  // on stderr, that is not empty
-  std::string output;     // on stdout, where it was asked for
+  std::string last_line;  // last non-empty line of stderr
+  std::string output;     // stdout; empty unless ProcessPlace::keeps_output
 };
 
 struct ProcessPlace {

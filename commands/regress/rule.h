@@ -68,28 +68,29 @@ struct Pair {
 };
 
 struct Rule {
-  double delta = 0.03;   // the least slowdown that counts, as a share; at least what this machine can tell apart
-  double level = 0.01;   // probability of any false SLOW among the suspects of a gate
-  int first_pairs = 6;   // of every case
-  int least_pairs = 12;  // fresh ones, of a suspect
-  int most_pairs = 30;
-  double confidence = 0.95;  // of the interval that is to lie within delta where a case is the SAME
+  double delta = 0.03;       // the least slowdown that counts, as a share; at least what this machine can tell apart
+  double level = 0.01;       // probability of any false SLOW among the suspects of a gate
+  int first_pairs = 6;       // of every case
+  int least_pairs = 12;      // fewest fresh pairs of a suspect
+  int most_pairs = 30;       // most fresh pairs of a suspect
+  double confidence = 0.95;  // of the interval that lies within delta if a case is the SAME
   double log_delta() const;
 };
 
 /// Returns whether a case is suspect: the mean of its first pairs, trimmed or not, is beyond half of delta.
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
-/// Returns how many fresh pairs each suspect gets, decided before the second stage begins: as many as the first pairs'
-/// variance asks for; the most where a few launches alone make a case suspect; and so many that two disturbed pairs do
-/// not hide what all others show, among so many suspects. 0 without suspects.
+/// Returns the number of fresh pairs of each suspect, decided before the second stage begins. It is large enough for
+/// the variance of the first pairs, and for a confirmation among all suspects even if two pairs show the opposite. It
+/// is `most_pairs` if a case is suspect only because of a few launches, and 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
-/// Returns the slowdown, as a share, that about 19 of 20 gates of so many cases find where pairs' log ratios deviate
-/// so: it makes the case suspect, its mean lie beyond delta, and its p small enough if all cases are suspect.
+/// Returns the slowdown, as a share, that about 19 of 20 gates of `cases` cases find if `deviation` is the standard
+/// deviation of the pairs' log ratios. Such a slowdown makes the case suspect, puts its mean beyond delta, and makes
+/// its p small enough even if all cases are suspect.
 double smallest_visible(double deviation, size_t cases, const Rule& rule);
 
 struct Evidence {
-  std::vector<Pair> first, second;  // second: none of a case that was not suspect
+  std::vector<Pair> first, second;  // second: empty unless the case was suspect
 };
 
 struct Judged {

@@ -12,13 +12,13 @@ namespace {
 constexpr double kTolerance = 1e-3;  // relative tolerance of a speedup
 constexpr int kMostSteps = 20;
 
-// A bracket in which the speedup falls below the printed one; false position, Illinois variant.
+// The search for the contention factor with which a reading has the printed speedup: false position, Illinois variant.
 struct Fit {
   Reading reading;
   double printed = 0;
-  double low = 1, high = kMostContention;  // contention
+  double low = 1, high = kMostContention;  // bracket of the contention factor
   double above = 0, below = 0;             // speedup minus the printed one at either end
-  double at = 1, off = 0;                  // the last contention tried, and its difference
+  double at = 1, off = 0;                  // the last factor tried, and its speedup minus the printed one
   int side = 0;                            // the end that moved last
   bool done = false;
 

@@ -15,9 +15,9 @@ namespace moe {
 /// node x ranks_per_node + place.
 struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;
-  std::string interface;               // the one over which nodes (or processes of one) talk: "lo", "eth0"; empty: none
+  std::string interface;               // network interface between processes, such as "lo" or "eth0"; empty: none
   std::vector<std::string> addresses;  // by rank, on that interface; empty: no interface
-  int local_rank = 0;                  // rank of this process among those of its machine, whatever the size of nodes
+  int local_rank = 0;                  // rank of this process among those of its machine, even if nodes are smaller
 };
 
 class World {
@@ -40,7 +40,7 @@ class World {
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 
-/// Returns whether rank 0 is here: its process writes and prints.
+/// Returns whether this process runs rank 0, and so writes files and prints.
 bool leads(const World& world);
 
 /// Returns every rank's text, by rank, on all processes; `mine` holds the texts of here(). Blocking; every process

@@ -156,9 +156,9 @@ class MoeLayer {
   bool begins() const { return state_.buffers.begins; }
   bool ends() const { return state_.buffers.ends; }
   TensorView input() const { return state_.buffers.forward.input; }              // (held tokens, M)
-  TensorView output() const { return state_.buffers.forward.output; }            // likewise
-  TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY: as the loss gives it
-  TensorView input_gradient() const { return state_.buffers.backward.input; }    // dX
+  TensorView output() const { return state_.buffers.forward.output; }            // (held tokens, M)
+  TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY, (held tokens, M)
+  TensorView input_gradient() const { return state_.buffers.backward.input; }    // dX, (held tokens, M)
   /// Returns the last pass's routing. If a device has it, this call copies it to the host.
   const Routing& routing() const {
     state_.routing.fetch();

@@ -91,6 +91,7 @@ class ServedLayers {
     std::unique_ptr<RowLayout> home;   // this rank's rows: device by device, replica by replica
     std::unique_ptr<Routing> routing;  // routing of this rank's tokens over replicas
   };
+  /// Memory for the weights of one expert that was copied from the host.
   struct Slot {
     HostExperts::Held held;
     int layer = -1, expert = -1;

@@ -138,9 +138,9 @@ struct Work {
 };
 
 /// The order in which a stage runs micro-batches. gpipe: each stage runs all its forwards, then all its backwards.
-/// 1f1b: a stage runs one forward for each stage after it, then alternates backwards and forwards. With virtual stages
-/// it is interleaved (pipeline_steps). With samples in parts, it first runs one more forward for each part after the
-/// first (Sun et al., Seq1F1B, 2024).
+/// 1f1b: a stage with k stages after it runs k + 1 forwards, then alternates backwards and forwards. With virtual
+/// stages it is interleaved (pipeline_steps). With samples in parts, it first runs one more forward for each part after
+/// the first (Sun et al., Seq1F1B, 2024).
 enum class PipelineOrder : uint8_t { gpipe, one_f_one_b };
 
 /// How pipeline stages share a model's layers: the layers are cut into stages x virtual_stages chunks of consecutive

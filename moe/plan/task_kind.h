@@ -36,7 +36,9 @@ enum class TaskKind : uint8_t {
   gradient, expert_gradient, stage_gradient, tied_gradient,
   squares, norm,                                           // of a rank's gradients, and over all ranks, to clip them
   optimizer,
-  weights, expert_weights, stage_weights,                  // ZeRO 1: gathered over DP or EDP; stage: gates, norms, ends
+  // ZeRO 1 gathers updated weights: the dense part's over DP, the experts' over EDP, and over a stage those that all
+  // its ranks replicate (gates, norms, a model's ends)
+  weights, expert_weights, stage_weights,
   // offloaded experts: a layer's weights from the host to a place of the window, which is the task's chunk; their
   // gradients to the host; the optimizer's step there
   fetch, store, host_optimizer,

@@ -23,11 +23,11 @@ struct PartitionLayer {
   /// Returns the seconds of its backward that sends `moe_bytes` in the MoE part and `dense_bytes` beside the dense
   /// part; rises with both.
   std::function<double(int64_t moe_bytes, int64_t dense_bytes)> seconds;
-  /// For partition_exact: the bytes at which `seconds` bends in one argument, for any value of the other, ascending. At
-  /// a jump, these are the last bytes before it and the first after it (0 and one element are implied). `seconds` is
-  /// straight beyond the last bend.
+  /// For partition_exact: the bends, which are the bytes at which the slope of `seconds` changes in one argument, for
+  /// any value of the other, ascending. A jump gives its last bytes before and its first after (0 and one element are
+  /// implied). `seconds` is linear beyond the last bend.
   std::vector<int64_t> moe_bends, dense_bends;
-  bool bends_known = false;  // false: every grain of both slices is tried, without assumptions
+  bool bends_known = false;  // false: all multiples of the grain (ExactPartition) are tried
   /// Returns candidates for the bytes in the MoE part, of `bytes` in both places; one of them is best unless it is best
   /// to have all in one place. Empty: the best is at a bend.
   std::function<std::vector<int64_t>(int64_t bytes)> best_splits = {};
@@ -38,7 +38,7 @@ struct PartitionLayer {
 struct PartitionProblem {
   std::vector<PartitionLayer> layers;                      // in backward order
   std::function<double(int64_t bytes)> allreduce_seconds;  // rises; 0 for 0 bytes, else including its start-up time
-  bool is_straight = true;    // false: allreduce_seconds bends, so partition_exact tries every grain
+  bool is_straight = true;    // false: allreduce_seconds is not linear; all multiples of the grain are tried
   int64_t waiting_bytes = 0;  // gradients that exist before the first layer's backward (a model's head)
   int64_t element_bytes = 4;  // slices are whole elements
   int64_t total_bytes() const;

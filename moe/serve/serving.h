@@ -54,17 +54,17 @@ Plan serving_plan(const LayerCase& shape, std::span<const ServedLayer> layers);
 
 /// Prices of what a cluster profile does not have.
 struct ServingCosts {
-  double estimate_s = 1e-4;             // of a batch's tokens on a rank, for one layer
-  double schedule_s = 1e-4;             // of a placement on rank 0, before the gate
-  double reschedule_s = 1e-4;           // of one behind it
-  double check_s = 0, broadcast_s = 0;  // 0: an AlltoAll of as few bytes
+  double estimate_s = 1e-4;             // popularity of one layer's experts, for a batch's tokens on a rank
+  double schedule_s = 1e-4;             // placement of one layer on rank 0, before the gate
+  double reschedule_s = 1e-4;           // placement after the gate
+  double check_s = 0, broadcast_s = 0;  // 0: an AlltoAll of a few bytes
   double swap_bytes_per_s = 25e9;       // from host memory to a device: PCIe 4.0 x16 in practice
 };
 
 struct ServingSetup {
   int most_experts = 4;  // on a device (Lina, section 7.1)
-  int list_length = 2;   // of the lists of popular experts that are compared: 2 k (Lina, section 5.2)
-  int64_t weight = 1;    // tokens that each of a trace stands for: neighbours of a sequence go alike
+  int list_length = 2;   // length of the compared lists of popular experts: 2 k (Lina, section 5.2)
+  int64_t weight = 1;    // tokens that one token of a trace represents: neighbours with the same experts
   ServingCosts costs = {};
 };
 

@@ -118,7 +118,7 @@ void complete_parallel(ParallelShape& p, const LayerShape& layer) {
   if (p.cp > 1) require_divides(2 * int64_t{p.cp}, layer.seq, "2 cp", "seq");
   if (p.cp == 1) p.cp_exchange = CpExchange::allgather;
   if (p.ring_blocks() > 0) check_ring(layer);
-  const int split = stage / p.cp;  // ranks that DP and MP share
+  const int split = stage / p.cp;  // DP x MP
   if (p.mp == 0 && p.dp > 0 && split % p.dp == 0) p.mp = split / p.dp;
   if (p.mp == 0)
     p.mp = largest(sharded, [&](int64_t n) {

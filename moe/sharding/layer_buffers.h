@@ -25,11 +25,11 @@ struct WeightShare {
 /// It may be empty. Throws BadInput if `rank` is not one of `ranks`.
 WeightShare weight_share(const std::array<ShardRange, 3>& part, int rank, int ranks);
 
-/// The memory of a layer's pass over a micro-batch, by how long it is needed. Passes that take turns share stores, as
-/// their plan's memory slots say (moe/plan/memory.h).
+/// The tensor stores of a layer's pass over one micro-batch, one per lifetime. Passes that use memory one after the
+/// other share stores, as the plan's memory slots assign them (moe/plan/memory.h).
 class LayerMemory {
  public:
-  /// Makes stores for one pass alone. Its phases take turns.
+  /// Makes stores for a single pass, whose forward and backward share memory.
   LayerMemory() {
     for (auto& store : stores_) store = std::make_shared<TensorStore>();
     share(Lifetime::dense_backward, stores_[Lifetime::dense_forward]);

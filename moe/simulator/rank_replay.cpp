@@ -112,7 +112,7 @@ void RankReplay::give_buffers(const Structure& structure) {
 
 void RankReplay::cut_segments(int ranks_at_once) {
   require<BadInput>(ranks_at_once >= 1, "rank replay: found {} ranks at once, expected >= 1", ranks_at_once);
-  const int64_t limit = 4LL * ranks_at_once;  // groups may make blocks larger
+  const int64_t limit = 4LL * ranks_at_once;  // widest block of more than one row; one row's groups may be wider
   int64_t block = 1;
   size_t first = 0;
   const auto close = [&](size_t end) {

@@ -1,6 +1,6 @@
 #pragma once
-// Keeps what a run needs to go on, in FOLDER/step-NNNNNN/: a safetensors file a rank, then a manifest, which makes them
-// a checkpoint. Each part knows its place in the whole, so that other numbers of ranks can read it.
+// Checkpoints: FOLDER/step-NNNNNN/ has one safetensors file per rank and a manifest, written last, which completes the
+// checkpoint. Each stored part records its place in the whole tensor, so any number of ranks can read it.
 #include <cstdint>
 #include <optional>
 #include <span>

@@ -499,17 +499,17 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
 
 namespace {
 
-constexpr size_t kFastest = 2;  // shapes that are shown whatever their memory is
-constexpr int kGoodPart = 10;   // one shape in this many without a price is a good part of them
-constexpr size_t kReasons = 3;  // reasons that are shown for refused shapes
-constexpr size_t kSmaller = 3;  // shapes with less memory that are shown in the short answer
+constexpr size_t kFastest = 2;          // shapes that are shown whatever their memory is
+constexpr double kUnpricedShare = 0.1;  // share of shapes without a price above which the text begins with them
+constexpr size_t kReasons = 3;          // reasons that are shown for refused shapes
+constexpr size_t kSmaller = 3;          // shapes with less memory that are shown in the short answer
 
 constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
 
 // Returns the counts of shapes; if many lack a price, the rows that the profile lacks come first.
 std::string counts_of(const FoundShapes& found) {
   std::string text =
-      found.unpriced * kGoodPart > found.shapes
+      found.unpriced > kUnpricedShare * found.shapes
           ? fmt::format("{} of {} shapes have no price on this profile\n       ", found.unpriced, found.shapes)
           : "";
   text += fmt::format(

@@ -11,13 +11,13 @@ namespace moe::tuner {
 
 /// How much of an answer is printed.
 struct Detail {
-  bool all = true;        // every reason and note on a price, the table of shapes
-  int rows = 3;           // of the ranking, beside baselines and trials; without `all` only those of different times
-  bool baselines = true;  // stand in the ranking, else with the frameworks that run them alone
-  bool blanks = true;     // lines between parts
-  bool brief = false;     // few kinds of tasks are named, and no schedules that are left out are counted
-  bool tight = false;     // what another line or the long answer says too is left out
-  size_t plans = 6;       // of frameworks, where tight
+  bool all = true;        // every reason, every note on a price, and the table of shapes
+  int rows = 3;           // rows of the ranking besides baselines and trials; unless `all`, equal times count once
+  bool baselines = true;  // baselines are rows of the ranking; else they appear only with the frameworks that run them
+  bool blanks = true;     // blank lines between parts
+  bool brief = false;     // names few kinds of tasks, and does not count the schedules left out
+  bool tight = false;     // leaves out what another line or the long answer has too
+  size_t plans = 6;       // number of frameworks' plans, if tight
 };
 
 /// Returns "LABEL  item; item" in lines of at most 120 columns; an item that is longer has a line of its own. Lines

@@ -113,11 +113,11 @@ struct Neighbour {
 /// of its own orders, or of the schedule whose plan it took.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
-/// The rates of a model's step on one rank, by which trainings are compared.
+/// The rates of a model's training step on one rank.
 struct StepRates {
-  double tokens_per_s = 0;                 // of one rank
-  double flops_per_s = 0;                  // FLOPs that the model needs (moe/shape/volumes.h), on one rank
-  std::optional<double> utilisation = {};  // of the rank's peak; none: the profile lacks the peak for the model's type
+  double tokens_per_s = 0;
+  double flops_per_s = 0;                  // FLOPs that the model needs (moe/shape/volumes.h) per second
+  std::optional<double> utilisation = {};  // share of the rank's peak; none: the profile has no peak for the type
 };
 
 /// Returns the rates of a step that takes `step_s`; none for layers that belong to no model.

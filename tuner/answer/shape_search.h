@@ -102,11 +102,13 @@ struct ShapeCandidate {
 
 struct ShapeCandidates {
   std::vector<ShapeCandidate> fitting;
-  std::optional<std::string> not_run;                            // why the framework does not run a shape
-  int too_large = 0;                                             // for a rank's memory
-  std::vector<ModelShape> others;                                // those, and what another trainer alone tells apart
-  bool counted_all = true;                                       // in time
-  double least_bytes = std::numeric_limits<double>::infinity();  // that a shape needs, also one that is too large
+  std::optional<std::string> not_run;  // why the framework does not run one of the shapes
+  int too_large = 0;                   // number of shapes that exceed the memory of a rank
+  /// Shapes that only another trainer may need: those that are too large, and those whose recomputation makes no
+  /// difference with this trainer's attention.
+  std::vector<ModelShape> others;
+  bool counted_all = true;  // false: the time ran out before all shapes were counted
+  double least_bytes = std::numeric_limits<double>::infinity();  // least memory of a shape, including those too large
 };
 
 /// Returns all shapes that divide layers, ranks and samples and agree with the flags.

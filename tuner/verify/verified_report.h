@@ -120,7 +120,7 @@ std::string doubt_text(const RunFigures& figures);
 
 // The tables of `tune --measure all`: FSMoE's Table 5 and its count of layers with r_f != r_b, measured.
 
-/// Returns the table of mean speedups as a part of an answer, as records keep it.
+/// Returns the table of mean speedups for the records file (AnswerPart).
 AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures);
 
 /// Returns the tables; `figures` are of the results' outcomes.

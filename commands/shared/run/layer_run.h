@@ -33,9 +33,9 @@ struct LayerJob {
   std::vector<const Schedule*> schedules;
   bool packs_online = false;  // schedules that pack experts begin with those that the layer's EP groups give a device
   DegreeChoice degrees;
-  std::optional<Plan> plan;         // of a file, run as it stands under its schedule's name; none: planned
-  const Schedule* tried = nullptr;  // runs at each of these degrees too, forward and backward alike, but those above
-  std::vector<int> tried_degrees;   // largest_degree
+  std::optional<Plan> plan;         // a plan from a file, run unchanged under its schedule's name; none: planned
+  const Schedule* tried = nullptr;  // schedule to run at each of tried_degrees too; null: none
+  std::vector<int> tried_degrees;   // degrees of both phases; those above largest_degree() are skipped
   PricingOptions pricing;
   measure::LayerBenchSettings settings;
 

@@ -13,35 +13,36 @@
 
 namespace moe::commands {
 
-/// What is measured on a target, and whether that prices the plans of layers.
+/// The ops to measure on a target.
 struct OpRequest {
   measure::OpSettings settings;
   measure::OpSizes sizes;
-  std::vector<std::string> modules = {};  // of the registries, on a target that is not emulated
-  std::vector<std::pair<Network, measure::RankGroup>> sums =
-      {};                                  // over which allreduces are timed too, on no emulation
+  std::vector<std::string> modules = {};  // modules of the registries to time; ignored on an emulated target
+  /// Groups over which allreduces are timed too; ignored on an emulated target.
+  std::vector<std::pair<Network, measure::RankGroup>> sums = {};
   bool host_copies = false;                // copies between host and device are timed too
   std::set<std::string> without = {};      // series (op_cases.h) that are not timed alone
-  std::set<Op> only = {};                  // with no dispatchers either: all of them, and how lanes slow each other
-  std::set<std::string> dispatchers = {};  // by which an alltoall over all ranks is timed too
+  std::set<Op> only = {};                  // ops to time; empty, without dispatchers: all, and the lanes' contention
+  std::set<std::string> dispatchers = {};  // dispatchers whose alltoall over all ranks is timed too
+  /// Returns whether the request measures everything that prices the plans of layers.
   bool has_all() const { return only.empty() && dispatchers.empty(); }
 };
 
-/// Returns the cases that a request times on a target, without those that its GPUs have no memory for. Throws BadInput
-/// where there is none of an op that it asks for.
+/// Returns the cases that a request times on a target, without those that exceed the memory of its GPUs. Throws
+/// BadInput if an op of the request has no case.
 std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& request);
 
-/// Returns the groups over which the stages of layers sum gradients, which profiled layers do not have: they are of one
-/// stage.
+/// Returns the groups over which the stages of layers sum gradients. Profiled layers have one stage, so they do not
+/// time these sums.
 std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::vector<LayerJob>& layers);
 
-/// Throws Unsupported, saying why, where no schedule of any layer can be planned or priced by what the request and the
-/// tasks of `profiled_layers` leave.
+/// Throws Unsupported with the reason if no schedule of any layer can be planned and priced with the measurements of
+/// the request and of the tasks of `profiled_layers`.
 void require_prices(const Target& target, const OpRequest& request, const std::vector<LayerJob>& layers,
                     const std::vector<LayerJob>& profiled_layers);
 
-/// How often a case is measured again whose time is off its series' line (fit.h: set_aside), or of whose series no
-/// sound line can be fitted: as a busy machine leaves them.
+/// The most repetitions of a case whose time is off its series' line (fit.h: set_aside), or whose series has no sound
+/// line. Both happen on a busy machine.
 inline constexpr int kMostRepeats = 2;
 
 /// Returns the cases of one series to measure again, given all records of it so far: those that its fit sets aside; all

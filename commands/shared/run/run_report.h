@@ -19,15 +19,15 @@ std::string dilation_text(const std::vector<ScheduleRun>& runs);
 /// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
 Json schedules_json(const LayerOutcome& outcome);
 
-// Which schedules of a job have their layers in memory at once.
+// Batches of schedules whose layers are in memory at once.
 
-/// Returns where each batch of things ends that take so many bytes each: as many as fit beside each other, in their
-/// order; what does not fit alone is a batch of its own.
+/// Divides items of `bytes` each, in their order, into batches that fit into `left_bytes`, and returns the end of each
+/// batch. An item that does not fit alone is a batch of its own.
 std::vector<size_t> batches_that_fit(std::span<const double> bytes, double left_bytes);
 
-/// Measures the plans, each batch for itself (layer_bench.h): all at once where the GPU, or the machine, has memory for
-/// that. Schedules of two batches take no turns, so a machine that meanwhile changes its speed may tell them apart.
-/// Every process of the ranks calls it. Returns a measurement of each batch.
+/// Measures the plans (layer_bench.h): all at once if the memory of the GPU or the machine suffices, else in batches.
+/// Schedules of different batches do not run in turns, so a change of the machine's speed can look like a difference
+/// between them. Every process of the ranks calls it. Returns a measurement of each batch.
 std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measure::PlannedRun> planned,
                                                           const measure::LayerBenchSettings& settings);
 

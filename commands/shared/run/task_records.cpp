@@ -234,7 +234,7 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
       const double slowdown = measured.runs[r].core_slowdown;
       if (slowdown > 0) record.summary.set("core_slowdown", slowdown);
       if (measured.runs[r].out_of_time) record.summary.set("out_of_time", int64_t{1});
-      const CaseRecord* earlier = writer.find(record.key);  // of a run that was broken off, on every process
+      const CaseRecord* earlier = writer.find(record.key);  // from an interrupted run; every process has it
       if (earlier != nullptr) record = *earlier;
       records.push_back(std::move(record));
       records.back().where.clear();

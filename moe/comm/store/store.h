@@ -45,7 +45,7 @@ class Store {
   /// Waits until the server is there. `server`: its name in errors, such as "rank 0".
   Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
-  /// Returns the same connection with keys below `folder` of ours.
+  /// Returns a store on the same connection whose keys are below `folder` in this store's prefix.
   std::shared_ptr<Store> below(const std::string& folder) const;
   const Address& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
@@ -134,7 +134,7 @@ class PortFile {
 /// RankFailure after `timeout_s`.
 int wait_for_port(const std::string& path, double timeout_s);
 
-/// A thread for calls that may never return, which is left behind with a call that takes too long.
+/// A thread for calls that may never return. After a timeout the thread is abandoned, with the call that it runs.
 class BoundedCalls {
  public:
   BoundedCalls();

@@ -22,7 +22,7 @@ inline constexpr double kForever = std::numeric_limits<double>::infinity();
 /// number of rings until the sleepers run again.
 class Doorbell {
  public:
-  /// Returns the rings so far, modulo 2^31.
+  /// Returns the number of rings so far, modulo 2^31.
   uint32_t rings() const noexcept { return word_.load(std::memory_order_acquire) >> 1; }
   void ring() noexcept;
 

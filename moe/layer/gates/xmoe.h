@@ -22,7 +22,7 @@ class XMoeWeights {
   TensorView d_embeddings() const { return d_embeddings_; }  // likewise
   TensorView temperature() const { return temperature_; }    // (1, 1, 1)
   TensorView d_temperature() const { return d_temperature_; }
-  int64_t width() const { return width_; }  // the low rank
+  int64_t width() const { return width_; }  // width of the low-dimensional space of scores
   DType dtype() const { return embeddings().dtype(); }
   std::vector<Parameter> parameters() const;
 

@@ -25,7 +25,7 @@ double disturbance(const MeasuredRun& run);
 std::vector<MicroOpTimes> micro_op_times(const PassTimes& passes, const std::vector<RankMachine>& machines,
                                          const MeasuredRun& run);
 
-/// A plan as it is run with so many experts a device.
+/// A plan for a certain number of experts per device.
 struct PackedPlan {
   const PlannedRun* planned = nullptr;
   Plan runs = {};
@@ -34,7 +34,7 @@ struct PackedPlan {
 };
 
 struct Benched {
-  std::vector<PackedPlan> plans;  // by doublings of the experts a device, of which `current` runs
+  std::vector<PackedPlan> plans;  // by doublings of the experts per device; `current` runs
   size_t current = 0;
   std::optional<PackingController> controller;  // none: experts stay where they are
   size_t recorded = 0;                          // passes of the current plan that it knows

@@ -48,15 +48,15 @@ struct LayerBenchSettings {
   Inspection inspect = {};
 };
 
-/// Steps of a training with equally many experts a device (moe/schedule/packing.h).
+/// Consecutive training steps with the same number of experts per device (moe/schedule/packing.h).
 struct PackedSteps {
-  int packing = 1;               // experts a device, in multiples of the plan's own
-  int64_t first = 1, steps = 0;  // first: of all steps, counted from 1
+  int packing = 1;               // experts per device, in multiples of the plan's own
+  int64_t first = 1, steps = 0;  // the first step, counted from 1, and their number
   MicroOpTimes times = {};       // of a forward: means over the steps
   double step_s = 0;             // of the slowest rank: the median
   double memory_bytes = 0;       // peak_bytes and states_bytes below
-  double moved_bytes = 0;        // to come to this packing: what the rank got from others that got most
-  double moving_s = 0;           // likewise: of the rank that took longest; 0 on an emulated cluster
+  double moved_bytes = 0;        // bytes received to change to this packing: of the rank that got most
+  double moving_s = 0;           // time of that change on the slowest rank; 0 on an emulated cluster
 };
 
 /// What one schedule's passes took; seconds are divided by the dilation.
@@ -83,7 +83,7 @@ struct MeasuredRun {
   double proven_tokens = 0;    // of the layer that was verified: a smaller one where this one's reference is too large
   std::vector<double> losses;  // of a model: by step
   double held_out_loss = 0;    // likewise, after the last step
-  std::vector<PackedSteps> packings;  // of a plan that is packed as it runs; all else is of the last one
+  std::vector<PackedSteps> packings;  // empty without online packing; the other fields are of the last packing
   std::optional<std::string> wrong;   // how outputs or gradients disagree with the reference; such a run is never timed
 };
 

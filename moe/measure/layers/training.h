@@ -13,7 +13,7 @@
 
 namespace moe::measure {
 
-/// The error of a training that was asked to end before its last step, and did.
+/// The error of a training run that was stopped before its last step.
 class Stopped : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };

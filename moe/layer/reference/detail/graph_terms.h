@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// While one lives, backward passes on this thread compute the size of a gradient's terms instead of the gradient. Sums
+/// A scope in which backward passes on this thread compute the size of a gradient's terms instead of the gradient. Sums
 /// of products add up sizes as root sums of squares, the likely size of a sum of terms with random signs; other sums
 /// add up absolute values. Tensors with several uses, one of them element-wise, need use().
 class TermSizes {
