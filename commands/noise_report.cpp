@@ -100,9 +100,9 @@ std::vector<double> loads(const LayerCase& shape, int ranks, const std::vector<d
 
 void check_flags(const NoiseFlags& flags) {
   require<BadInput>(!flags.samples || flags.jitter > 0.0,
-                    "--samples: found no --jitter, without which all samples are alike; expected --jitter with it");
+                    "--samples: found no --jitter, expected it, because all samples are equal without jitter");
   require<BadInput>(!flags.seed || flags.jitter > 0.0 || flags.zipf,
-                    "--seed: found neither --jitter nor --zipf, expected what it seeds");
+                    "--seed: found neither --jitter nor --zipf, expected one of them");
 }
 
 RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, int layers) {

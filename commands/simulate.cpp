@@ -240,8 +240,7 @@ int run_simulate(const SimulateOptions& options) {
   if (!options.save_plan.empty()) commands::save_plan(all.front().plan, options.save_plan);
   for (const PriceNote& note : pricer.notes()) log_info(note.text());
   if (shape.parallel.edp > 1)
-    log_info(fmt::format("not in it: the sums of the experts' gradients over EDP = {}, which tune counts behind it",
-                         shape.parallel.edp));
+    log_info(fmt::format("excludes the gradient sums of experts over EDP = {}; tune adds them", shape.parallel.edp));
   const auto write = [&] {
     if (!options.out.empty()) write_records(options, pricer, all);
   };

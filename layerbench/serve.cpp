@@ -100,7 +100,8 @@ class ServeBench {
                                                 fmt::format("dilation {:.2f}", dilation_.factor))
                                   : target_.place();
     std::string text = commands::serving_heading(served_, routing_, where);
-    if (setup_.weight > 1) text += fmt::format("a token of the routing stands for {} that go alike\n", setup_.weight);
+    if (setup_.weight > 1)
+      text += fmt::format("each token of the routing represents {} tokens with the same experts\n", setup_.weight);
     text += '\n' + commands::table_text(all_) + '\n';
     std::vector<double> errors;
     for (const commands::ServedVariant& variant : all_)

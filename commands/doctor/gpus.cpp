@@ -34,7 +34,8 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
       Row{kNvmlPowerCap, Level::note, "at its power limit", "clocks follow what kernels draw",
           "nvidia-smi -q -d POWER"},
       Row{kNvmlSyncBoost, Level::note, "in a sync boost group", "the slowest GPU of the group sets the clock", ""},
-      Row{kNvmlSetClocks, Level::note, "clocks are set", "steady, and not what others have", "sudo nvidia-smi -rgc"}};
+      Row{kNvmlSetClocks, Level::note, "clocks are set", "steady, but results differ from GPUs with default clocks",
+          "sudo nvidia-smi -rgc"}};
   Findings all;
   for (const auto& [bits, level, why, meaning, command] : kRows)
     if ((reasons & bits) != 0) all.push_back(kGpu(level, fmt::format("{}: {}", at, why), meaning, command));

@@ -256,8 +256,9 @@ Findings load_average(const SystemFiles& files) {
   if (!load) return {};
   const auto cores = static_cast<double>(online_cores(files));
   const Level level = *load >= cores / 2 ? Level::warn : *load >= 0.5 ? Level::note : Level::ok;
-  return {kLoad(level, fmt::format("load average {:.2f} on {} cores", *load, cores),
-                level == Level::ok ? "the last minute was quiet" : "so many threads wanted to run")};
+  return {
+      kLoad(level, fmt::format("load average {:.2f} on {} cores", *load, cores),
+            level == Level::ok ? "the last minute was quiet" : "average number of threads running or waiting to run")};
 }
 
 }  // namespace
@@ -374,20 +375,20 @@ constexpr std::array kVariables{
     Variable{"NCCL_NET_GDR_LEVEL", "how near a GPU and a network card must be for GPUDirect"},
     Variable{"NCCL_NET", "which network NCCL uses"},
     Variable{"NCCL_SOCKET_IFNAME", "which interfaces NCCL uses"},
-    Variable{"NCCL_SOCKET_NTHREADS", "threads a TCP connection"},
-    Variable{"NCCL_NSOCKS_PERTHREAD", "sockets a thread"},
+    Variable{"NCCL_SOCKET_NTHREADS", "threads per TCP connection"},
+    Variable{"NCCL_NSOCKS_PERTHREAD", "sockets per thread"},
     Variable{"NCCL_IB_HCA", "which InfiniBand devices NCCL uses"},
     Variable{"NCCL_IB_GID_INDEX", "which address of a RoCE device"},
     Variable{"NCCL_IB_TC", "traffic class of packets"},
-    Variable{"NCCL_IB_QPS_PER_CONNECTION", "queue pairs a connection"},
+    Variable{"NCCL_IB_QPS_PER_CONNECTION", "queue pairs per connection"},
     Variable{"NCCL_CROSS_NIC", "whether rings may leave by another card than they came"},
     Variable{"NCCL_ALGO", "NCCL does not choose ring or tree by size"},
     Variable{"NCCL_PROTO", "NCCL does not choose its protocol by size"},
-    Variable{"NCCL_MAX_CTAS", "at most so many SMs for communication"},
-    Variable{"NCCL_MIN_CTAS", "at least so many SMs for communication"},
-    Variable{"NCCL_MAX_NCHANNELS", "at most so many channels, each an SM"},
-    Variable{"NCCL_MIN_NCHANNELS", "at least so many channels, each an SM"},
-    Variable{"NCCL_NTHREADS", "threads an SM of NCCL's kernels"},
+    Variable{"NCCL_MAX_CTAS", "most SMs that communication may use"},
+    Variable{"NCCL_MIN_CTAS", "fewest SMs that communication uses"},
+    Variable{"NCCL_MAX_NCHANNELS", "most channels, one SM each"},
+    Variable{"NCCL_MIN_NCHANNELS", "fewest channels, one SM each"},
+    Variable{"NCCL_NTHREADS", "threads per block of NCCL's kernels"},
     Variable{"NCCL_BUFFSIZE", "bytes of the buffers between two GPUs"},
     Variable{"NCCL_TOPO_FILE", "NCCL takes the machine to be what a file says"},
     Variable{"NCCL_NVLS_ENABLE", "whether NVSwitch sums (NVLink SHARP)"},

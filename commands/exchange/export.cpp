@@ -53,8 +53,8 @@ void check_read(const ExportFormat& format, const ExportOptions& o) {
                                                      {"--per-element", o.per_element},
                                                      {"--samples", o.samples}};
   for (const auto& [flag, is_given] : given)
-    require<BadInput>(!is_given || format.flags.find(flag) != std::string_view::npos,
-                      "{}: found format {}, which has no use for it", flag, format.name);
+    require<BadInput>(!is_given || format.flags.find(flag) != std::string_view::npos, "{} has no effect for format {}",
+                      flag, format.name);
 }
 
 // Refuses a file that no format can read, and a plan if the format needs records.

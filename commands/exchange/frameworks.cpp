@@ -36,7 +36,7 @@ void write_arguments(const ExportOptions& options, const TunedLayer& tuned, std:
 void note_gate(TunedLayer& tuned, std::string_view framework, std::initializer_list<std::string_view> has) {
   const std::string& gate = tuned.shape.layer.gate;
   if (std::ranges::find(has, gate) == has.end())
-    tuned.notes.push_back(fmt::format("the gate {} is not among {}'s: its routing is another", gate, framework));
+    tuned.notes.push_back(fmt::format("{} has no gate {}; its routing differs", framework, gate));
   if (tuned.shape.layer.shared_hidden > 0)
     tuned.notes.push_back(fmt::format("shared expert: a module of your own, {} -> {} -> {}, whose output is added",
                                       tuned.shape.layer.model_dim, tuned.shape.layer.shared_hidden,
@@ -55,9 +55,10 @@ void write_tutel(const ExportOptions& options, std::ostream& out) {
   const int64_t local = l.experts / p.ep;
   note_gate(tuned, "Tutel", {"gshard", "switch", "xmoe"});
   if (tuned.shape.rounding != Rounding::tutel)
-    tuned.notes.push_back(fmt::format("rows were rounded as {}, Tutel rounds as --capacity-rounding tutel",
+    tuned.notes.push_back(fmt::format("rows were rounded as {}; Tutel rounds as --capacity-rounding tutel",
                                       name_of(tuned.shape.rounding)));
-  if (p.mp > 1) tuned.notes.push_back(fmt::format("attention over {} MP ranks is not Tutel's", p.mp));
+  if (p.mp > 1)
+    tuned.notes.push_back(fmt::format("Tutel does not shard attention, which the plan shards over {} MP ranks", p.mp));
   Json experts{{"type", is_gated(l.ffn) ? "llama_ffn" : "ffn"},
                {"num_experts_per_device", sharded && local == 1 ? -int64_t{p.esp} : local},
                {"hidden_size_per_expert", l.hidden}};
@@ -118,12 +119,12 @@ void write_deepspeed(const ExportOptions& options, std::ostream& out) {
   const double factor = l.capacity_factor.value_or(1.0);
   note_gate(tuned, "DeepSpeed", {"gshard", "switch"});
   if (l.top_k > 2)
-    tuned.notes.push_back(fmt::format("k is {}: releases of DeepSpeed before top-k gates have 1 and 2 alone", l.top_k));
+    tuned.notes.push_back(fmt::format("k is {}: DeepSpeed releases without top-k gates support only 1 and 2", l.top_k));
   if (tuned.shape.rounding != Rounding::deepspeed)
-    tuned.notes.push_back(fmt::format("rows were rounded as {}, DeepSpeed rounds as --capacity-rounding deepspeed",
+    tuned.notes.push_back(fmt::format("rows were rounded as {}; DeepSpeed rounds as --capacity-rounding deepspeed",
                                       name_of(tuned.shape.rounding)));
   if (l.dispatcher != "alltoall")
-    tuned.notes.push_back(fmt::format("the dispatcher {} is not DeepSpeed's, which has one AlltoAll", l.dispatcher));
+    tuned.notes.push_back(fmt::format("DeepSpeed has no dispatcher {}; it uses one AlltoAll", l.dispatcher));
   tuned.notes.push_back(fmt::format("expert: a module of your own, {} -> {} -> {}{}{}", l.model_dim, l.hidden / p.esp,
                                     l.model_dim, l.bias ? ", with biases" : "",
                                     p.esp > 1 ? fmt::format(", a shard of {} of the expert", p.esp) : ""));
@@ -318,28 +319,28 @@ void write_array(const ExportOptions& options, const TunedLayer& tuned, const Ar
   log_notes(options, tuned);
 }
 
-void note_differences(TunedLayer& tuned, std::initializer_list<std::string_view> gates) {
+void note_differences(TunedLayer& tuned, std::string_view framework, std::initializer_list<std::string_view> gates) {
   const LayerShape& l = tuned.shape.layer;
   if (std::ranges::find(gates, l.gate) == gates.end())
-    tuned.notes.push_back(fmt::format("the gate {} is not among its: its routing is another", l.gate));
+    tuned.notes.push_back(fmt::format("{} has no gate {}; its routing differs", framework, l.gate));
   if (l.dispatcher != "alltoall")
-    tuned.notes.push_back(
-        fmt::format("the dispatcher {} is not among its: alltoall stands in its place", l.dispatcher));
+    tuned.notes.push_back(fmt::format("{} has no dispatcher {}; the export uses alltoall", framework, l.dispatcher));
   if (tuned.shape.rounding != Rounding::megatron)
-    tuned.notes.push_back(fmt::format("rows were rounded as {}, it rounds as --capacity-rounding megatron",
-                                      name_of(tuned.shape.rounding)));
-  if (l.dtype == DType::float64) tuned.notes.emplace_back("it has no float64: float32 stands in its place");
+    tuned.notes.push_back(fmt::format("rows were rounded as {}; {} rounds as --capacity-rounding megatron",
+                                      name_of(tuned.shape.rounding), framework));
+  if (l.dtype == DType::float64)
+    tuned.notes.push_back(fmt::format("{} has no float64; the export uses float32", framework));
   if (l.rope_theta != std::round(l.rope_theta))
     tuned.notes.push_back(fmt::format("--rotary-base takes whole numbers: {} was planned", l.rope_theta));
   const CaseRecord& record = tuned.chosen.record;
   if (!record.parameters.has("vocabulary"))
     tuned.notes.emplace_back(
-        "--vocab-size and --untie-embeddings-and-output-weights are yours: the record is of layers alone");
+        "set --vocab-size and --untie-embeddings-and-output-weights yourself: the record has layers only");
   else if (const int64_t words = recorded(record, "vocabulary"), step = kVocabularyStep * tuned.shape.parallel.mp;
            words % step != 0)
-    tuned.notes.push_back(fmt::format("it pads the vocabulary of {} to a multiple of {}", words, step));
+    tuned.notes.push_back(fmt::format("{} pads the vocabulary of {} to a multiple of {}", framework, words, step));
   if (tuned.traits.qk_norm)
-    tuned.notes.emplace_back("--qk-layernorm is the model's: times and memory here leave that norm out");
+    tuned.notes.emplace_back("--qk-layernorm follows the model: times and memory here leave that norm out");
 }
 
 // Adds how Megatron-Core scores and chooses experts.
@@ -371,23 +372,23 @@ void note_model(TunedLayer& tuned) {
        "the model has a bias that corrects the choice of experts: --moe-router-enable-expert-bias needs sigmoids");
   const bool is_model = tuned.chosen.record.parameters.has("origin");
   note(is_model && l.aux_loss == 0 && traits.balance_loss == 0 && !traits.selection_bias,
-       "--moe-router-load-balancing-type is yours: config.json has no coefficient of a load-balancing loss");
+       "set --moe-router-load-balancing-type yourself: config.json has no coefficient of a load-balancing loss");
   note(l.aux_loss == 0 && traits.balance_loss > 0 && !traits.balance_by_sample,
-       "--moe-aux-loss-coeff is the model's: Megatron-Core's loss is a mean over k in each layer, Transformers' a sum "
-       "over k, once for all layers");
+       "--moe-aux-loss-coeff follows the model: Megatron-Core's loss is a mean over k in each layer, Transformers' a "
+       "sum over k, once for all layers");
   note(l.router_groups > 0 && l.gate == "switch" && l.top_k / l.node_limit > 1,
        fmt::format(
            "--moe-router-group-topk: Megatron-Core ranks groups by the sum of their best {} scores, DeepSeek-V2 by "
            "the best one",
            l.top_k / std::max<int64_t>(l.node_limit, 1)));
-  note(traits.mtp_modules > 0, "--mtp-num-layers is the model's: times and memory here leave these modules out");
-  note(traits.attention_sinks, "--softmax-type is the model's: it has attention sinks, which times here leave out");
-  note(traits.attention_gate, "--attention-output-gate is the model's: times and memory here leave that gate out");
-  note(traits.shared_expert_gate, "--moe-shared-expert-gate is the model's: times here leave that gate out");
+  note(traits.mtp_modules > 0, "--mtp-num-layers follows the model: times and memory here leave these modules out");
+  note(traits.attention_sinks, "--softmax-type follows the model: it has attention sinks, which times here leave out");
+  note(traits.attention_gate, "--attention-output-gate follows the model: times and memory here leave that gate out");
+  note(traits.shared_expert_gate, "--moe-shared-expert-gate follows the model: times here leave that gate out");
   note(!traits.other_mixers.empty(),
        fmt::format("the model has {}: planned and written as attention over all tokens", traits.other_mixers));
   note(!traits.rope_scaling.empty(),
-       fmt::format("{} and its factors are yours: the model's rope_scaling is {}",
+       fmt::format("set {} and its factors yourself: the model's rope_scaling is {}",
                    is_latent(l) ? "--rope-type" : "--position-embedding-type", traits.rope_scaling));
   const bool all_biases = has_all_biases(l, traits);
   note(traits.output_bias && !all_biases, "the output projection of attention has a bias: --add-qkv-bias adds none");
@@ -399,7 +400,7 @@ void note_model(TunedLayer& tuned) {
 void write_megatron_arguments(const ExportOptions& options, bool overlaps, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of(overlaps ? "megatron-overlap" : "megatron"));
   const LayerShape& l = tuned.shape.layer;
-  note_differences(tuned, {"gshard", "switch", "topk", "sigmoid"});
+  note_differences(tuned, "Megatron-Core", {"gshard", "switch", "topk", "sigmoid"});
   note_model(tuned);
   Arguments arguments;
   add_model(tuned, tuned.dense_hidden > 0 ? tuned.dense_hidden : l.hidden, arguments);
@@ -492,7 +493,7 @@ void write_nemo(const ExportOptions& options, std::ostream& out) { write_overrid
 void write_fsmoe(const ExportOptions& options, std::ostream& out) {
   TunedLayer tuned = tuned_layer(options, commands::framework_of("fsmoe"));
   const LayerShape& l = tuned.shape.layer;
-  note_differences(tuned, {"gshard", "switch"});
+  note_differences(tuned, "FSMoE's published layer", {"gshard", "switch"});
   Arguments arguments;
   add_model(tuned, l.hidden, arguments);
   add_moe(tuned, arguments);

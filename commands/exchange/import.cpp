@@ -61,8 +61,7 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                                                      {"--experts", o.experts.has_value()},
                                                      {"--overwrite", o.asked.overwrite && format.flags.empty()}};
   for (const auto& [flag, is_given] : given)
-    require<BadInput>(!is_given || has_flag(format.flags, flag), "{}: found format {}, which has no use for it", flag,
-                      format.name);
+    require<BadInput>(!is_given || has_flag(format.flags, flag), "{} has no effect for format {}", flag, format.name);
   require<BadInput>(o.network.empty() || o.network == "inter" || o.network == "intra",
                     "--network: found '{}', expected inter or intra", o.network);
   if (!o.dtype.empty()) dtype_from(o.dtype, "--dtype");
@@ -197,7 +196,7 @@ void say_what_fits(const ImportOptions& options) {
     if (!rows.empty()) log_info(fmt::format("{}: {}", what, fmt::join(rows, "; ")));
   };
   say("rows that fit well", good);
-  say("rows whose fit is weak, what they price is labelled", weak);
+  say("rows with a weak fit, whose prices are labelled", weak);
   say("rows that can't be used", unusable);
   if (!weak.empty() || !unusable.empty())
     log_info(

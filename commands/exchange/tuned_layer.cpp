@@ -108,11 +108,11 @@ std::vector<std::string> notes_on(const Found& found, const commands::Framework&
       found.measured ? chosen.record.emulated ? "measured on an emulated cluster" : "measured" : "predicted";
   std::vector<std::string> notes{fmt::format("{}: forward + backward, {}, on {}", described(chosen), how,
                                              chosen.record.parameters.text("cluster", chosen.record.where))};
-  if (!found.exact) notes.push_back(fmt::format("{} runs it but for {}", runs.name, runs.but));
+  if (!found.exact) notes.push_back(fmt::format("{} runs this plan except for {}", runs.name, runs.but));
   if (fastest.seconds < chosen.seconds)
-    notes.push_back(fmt::format(
-        "the fastest that was {} is {}, which {} does not run: what it runs takes {:.3f} times as long",
-        found.measured ? "measured" : "predicted", described(fastest), runs.name, chosen.seconds / fastest.seconds));
+    notes.push_back(fmt::format("fastest {}: {}, which {} cannot run; the exported plan takes {:.3f} times as long",
+                                found.measured ? "measured" : "predicted", described(fastest), runs.name,
+                                chosen.seconds / fastest.seconds));
   return notes;
 }
 
@@ -136,41 +136,39 @@ void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
   std::vector<std::string>& notes = tuned.notes;
   const bool megatron = runs.key.starts_with("megatron");
   const auto unsaid = [&](std::string_view what) {
-    notes.push_back(fmt::format("the layer had {}, which no setting of {} says", what, runs.name));
+    notes.push_back(fmt::format("{} has no setting for {}", runs.name, what));
   };
-  if (tuned.dense_hidden > 0 && !megatron)
-    unsaid(fmt::format("dense layers of {} hidden units beside it", tuned.dense_hidden));
+  if (tuned.dense_hidden > 0 && !megatron) unsaid(fmt::format("dense layers of {} hidden units", tuned.dense_hidden));
   if (tuned.dense_hidden > 0 && megatron && tuned.moe_layers.empty())
-    notes.emplace_back("--moe-layer-freq is yours: the records don't say which of the layers are dense");
+    notes.emplace_back("set --moe-layer-freq yourself: the records do not say which layers are dense");
   if (layer.node_limit > 0 && !megatron)
-    unsaid(fmt::format("experts of a token {} at most",
-                       layer.router_groups > 0
-                           ? fmt::format("in {} of {} groups", layer.node_limit, layer.router_groups)
-                           : fmt::format("on {} nodes", layer.node_limit)));
-  if (is_post(layer.norm)) unsaid("its norms behind the residual sums");
+    unsaid(fmt::format("a limit of {} for the experts of a token",
+                       layer.router_groups > 0 ? fmt::format("{} of {} groups", layer.node_limit, layer.router_groups)
+                                               : fmt::format("{} nodes", layer.node_limit)));
+  if (is_post(layer.norm)) unsaid("norms after the residual sums");
   if (!layer.causal) unsaid("attention without a causal mask");
   if (layer.window > 0 && !megatron)
     unsaid(fmt::format("a sliding window of {} tokens{}", layer.window,
                        tuned.model.whole.is.empty() ? "" : " in some layers"));
   if (is_latent(layer) && !megatron) unsaid("latent attention (MLA)");
   if (layer.parts > 1) unsaid(fmt::format("samples in {} parts", layer.parts));
-  if (layer.norm == Norm::none) unsaid("no norm");
-  if (!layer.residual) unsaid("no residual connection");
-  if (in_fp8(layer.ffn)) unsaid("experts alone that multiply FP8 numbers");
+  if (layer.norm == Norm::none) unsaid("layers without a norm");
+  if (!layer.residual) unsaid("layers without a residual connection");
+  if (in_fp8(layer.ffn)) unsaid("FP8 in the experts only");
   if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
   const ModelTraits& traits = tuned.traits;
   if (traits.selection_bias && !megatron) unsaid("a bias that corrects the choice of experts");
   if (traits.routed_scale != 1 && !megatron) unsaid(fmt::format("experts' weights times {}", traits.routed_scale));
-  if (traits.shared_expert_gate && !megatron) unsaid("a gate of its shared expert");
+  if (traits.shared_expert_gate && !megatron) unsaid("a gate of the shared expert");
   const ParallelShape& p = tuned.shape.parallel;
   if (gate_of(layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
     unsaid("a gate with learned noise on its logits");
   if (p.zero > 1 && megatron)
     notes.push_back(
-        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shares out optimizer states alone", p.zero));
+        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shards only optimizer states", p.zero));
   const std::string states = describe_states(p);
   if (!states.empty() && !megatron)
-    notes.push_back(fmt::format("planned with {}: settings of your optimizer and of what your layers keep", states));
+    notes.push_back(fmt::format("planned with {}: configure the optimizer and recomputation accordingly", states));
 }
 
 }  // namespace
@@ -266,8 +264,8 @@ void compare_times(const CaseRecord& record, const Profile& profile, const Plan&
   const double ratio = (times.forward_s + times.backward_s) / recorded_s;
   if (std::abs(ratio - 1) > kSameSeconds)
     log_warning(
-        fmt::format("{}: the plan takes {:.6f} times what the record predicts: it is another one, or {} is "
-                    "another profile than the record's",
+        fmt::format("{}: the plan takes {:.6f} times as long as the record predicts: the plan or the profile {} "
+                    "differs from the record's",
                     record.where, ratio, profile.name));
 }
 
@@ -298,7 +296,8 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
   LayerSearch search;
   const LayerResult result =
       search.tune(schedule, pricer, within_memory(commands::degrees_of(record), profile->memory_bytes));
-  log_info(fmt::format("{}: what no record says is decided again on {}", schedule.name, profile->name));
+  log_info(fmt::format("{}: decisions that records do not contain were searched again on profile {}", schedule.name,
+                       profile->name));
   return build_plan(schedule, shape, result.decision);
 }
 
@@ -313,7 +312,7 @@ bool is_plan(const std::string& path) {
 NamedPlan plan_of(const ExportOptions& options) {
   if (is_plan(options.file)) {
     require<BadInput>(options.only.empty() && options.schedule.empty(),
-                      "{}: found a plan beside it, which is one layer's under one schedule; expected records",
+                      "{}: found a plan, which has one layer and one schedule; expected records",
                       options.only.empty() ? "--schedule" : "--only");
     std::optional<Profile> profile;
     if (!options.cluster.empty()) profile = find_profile(options.cluster);

@@ -48,7 +48,8 @@ void LiveGate::warm_up() {
     timeouts_s_[line.name] = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
     const LaunchEnd head = checked(setup_.head, line);
     require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
-                         "head: a launch{} finds no hardware where base's did ({})", label_of(line), head.last_line);
+                         "head: a launch{} found no hardware, but base's launch did ({})", label_of(line),
+                         head.last_line);
     if (head.code == kNoHardware) {
       absent_.push_back(line.name.empty() ? "the command" : line.name);
       continue;

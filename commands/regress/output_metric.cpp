@@ -72,8 +72,8 @@ CaseTimes range_times(const commands::NsysExport& from, const std::string& range
                     from.path, shown(range));
   const auto [least, most] = std::ranges::minmax_element(by_rank, {}, &std::vector<double>::size);
   require<BadInput>(least->size() == most->size(),
-                    "{}: found {} and {} occurrences of {}, expected as many on each rank", from.path, least->size(),
-                    most->size(), shown(range));
+                    "{}: found {} and {} occurrences of {}, expected the same number on every rank", from.path,
+                    least->size(), most->size(), shown(range));
   CaseTimes times;
   for (size_t i = 0; i < least->size(); ++i) {
     std::vector<double>& ranks = times.samples.emplace_back();
@@ -106,7 +106,8 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
   }
   first_warms_ = !lines_.empty();
   const bool has_unit = text == "gbench" || range_ || first_warms_;
-  require<BadInput>(!has_unit || unit.empty(), "{}: found unit {} of {}, which has its own", where, shown(unit), text);
+  require<BadInput>(!has_unit || unit.empty(), "{}: found unit {}, expected none: metric {} has a fixed unit", where,
+                    shown(unit), text);
   require<BadInput>(!range_ || !range_->empty(), "{}: found {}, expected nsys:RANGE, the name of an NVTX range", where,
                     shown(text));
   if (has_unit) return;

@@ -168,7 +168,7 @@ std::vector<std::string> approximations(const PublishedRun& run) {
   std::vector<std::string> notes;
   if (run.fsdp > 0)
     notes.push_back(
-        fmt::format("fully sharded over {} ranks as ZeRO 1: gathers of weights run beside computation", run.fsdp));
+        fmt::format("FSDP over {} ranks is modelled as ZeRO 1; weight gathers overlap with computation", run.fsdp));
   if (run.cp > 1)
     notes.push_back(fmt::format("CP {}: keys and values are gathered before attention, counted as tp", run.cp));
   if (run.overlap != "none") notes.push_back("1f1b-ep: exchanges run beside another micro-batch's computation");

@@ -290,7 +290,7 @@ class Reader {
     const Entry* layers = nullptr;
     for (const Entry& entry : entries_)
       if (ends_with_name(plain_name(entry), "num_layers")) layers = &entry;
-    require<BadInput>(layers != nullptr, "{}: found no num_layers beside it, expected both", counted->where);
+    require<BadInput>(layers != nullptr, "{} requires num_layers", counted->where);
     const int64_t all = count(*layers) + (embedding != nullptr ? 1 : 0) + (loss != nullptr ? 1 : 0);
     const int64_t shares = std::stoll(stages->value);
     if (all % shares != 0 || all == shares)

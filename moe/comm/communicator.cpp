@@ -18,12 +18,13 @@ class Communicator::Check {
   }
 
   const Check& size(int64_t size) const {
-    require<BadInput>(size >= 0, "{} '{}': a size of {}, expected 0 or more", op_, task_, size);
+    require<BadInput>(size >= 0, "{} '{}': found size {}, expected 0 or more", op_, task_, size);
     return *this;
   }
   const Check& blocks(const std::vector<int64_t>& blocks) const {
-    require<BadInput>(blocks.size() == static_cast<size_t>(group_.size()), "{} '{}': {} blocks for {} ranks", op_,
-                      task_, blocks.size(), group_.size());
+    require<BadInput>(blocks.size() == static_cast<size_t>(group_.size()),
+                      "{} '{}': found {} blocks, expected one for each of {} ranks", op_, task_, blocks.size(),
+                      group_.size());
     for (const int64_t block : blocks) size(block);
     return *this;
   }
@@ -33,12 +34,13 @@ class Communicator::Check {
                       sent[own], received[own]);
   }
   void root(int root) const {
-    require<BadInput>(root >= 0 && root < group_.size(), "{} '{}': root {} of {} ranks", op_, task_, root,
-                      group_.size());
+    require<BadInput>(root >= 0 && root < group_.size(), "{} '{}': found root {}, expected one of {} ranks", op_, task_,
+                      root, group_.size());
   }
   void peer(int peer) const {
-    require<BadInput>(peer >= 0 && peer < group_.size() && peer != group_.rank(), "{} '{}': peer {} of rank {} of {}",
-                      op_, task_, peer, group_.rank(), group_.size());
+    require<BadInput>(peer >= 0 && peer < group_.size() && peer != group_.rank(),
+                      "{} '{}': rank {} found peer {}, expected another one of {} ranks", op_, task_, group_.rank(),
+                      peer, group_.size());
   }
 
  private:

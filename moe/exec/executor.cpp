@@ -199,7 +199,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
   const std::vector<Stream*> lanes = impl.own_lanes();
   require<Unsupported>(!lanes.empty() && lanes.front()->calls_at_once(),
                        "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
-  require<Unsupported>(binding.can_issue_ahead(), "recorded passes: found one in which the host waits");
+  require<Unsupported>(binding.can_issue_ahead(), "a pass in which the host waits cannot be recorded as a CUDA graph");
   const auto turns = static_cast<size_t>(binding.turns());
   std::vector<Event*> events;
   if (timed == Timed::tasks)

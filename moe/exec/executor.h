@@ -30,7 +30,7 @@ class Binding {
   virtual bool can_issue_ahead() const { return false; }
   /// Returns how many passes in a row enqueue different work before that of the first one repeats: each is recorded
   /// separately (Executor::record). Throws Unsupported naming why passes can't be recorded.
-  virtual int turns() const { throw Unsupported("recorded passes: found what knows no way to record its own"); }
+  virtual int turns() const { throw Unsupported("this binding cannot record its tasks as a CUDA graph"); }
   /// Returns which of these passes is next, from 0.
   virtual int turn() const { return 0; }
   /// Called before each replay of a pass: does what issuing the pass does besides enqueuing it.

@@ -38,7 +38,7 @@ void check(const SafeTensor& t, std::set<std::string_view>& names) {
   check_name(t.name);
   require<WrongResult>(names.insert(t.name).second, "safetensors: two tensors are named {}", t.name);
   const std::optional<int64_t> size = bytes_of_safetensor(t.type);
-  require<WrongResult>(size.has_value(), "safetensors: {} is of type {}", t.name, t.type);
+  require<WrongResult>(size.has_value(), "safetensors: {}: type {} is not supported", t.name, t.type);
   int64_t bytes = *size;
   for (const int64_t extent : t.shape) bytes *= extent;
   require_equal(static_cast<int64_t>(t.data.size()), bytes, "bytes of " + t.name);

@@ -164,9 +164,9 @@ struct DenseBinding::Row {
 
 DenseBinding::DenseBinding(MoeLayer& layer, const Plan& plan)
     : layer_(layer.state()), plan_(plan), attention_(layer_), ffn_(layer_) {
-  require<WrongResult>(plan.shape == layer.shape().shape && layer.shape().is_dense(),
-                       "the plan is for {}, the layer is {}", describe(plan.shape.layer),
-                       describe(layer.shape().shape.layer));
+  layer::check_case(plan.shape, layer.shape().shape, "layer");
+  require<WrongResult>(layer.shape().is_dense(), "found an MoE layer, expected a dense layer: {}",
+                       describe(plan.shape.layer));
   require<WrongResult>(plan.structure->flow == layer.shape().flow, "the plan's flow is {}, the layer's {}",
                        name_of(plan.structure->flow), name_of(layer.shape().flow));
   for (const Task& task : plan_.tasks()) names_.push_back(task.name());

@@ -103,8 +103,8 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
   const RankShape& rank = setup.rank;
   const bool post = is_post(rank.shape.layer.norm);
   require<Unsupported>(!post || rank.shared.count == 0 || rank.gate_copies() == 1,
-                       "norm post-layernorm behind a shared expert: found ranks that gate the tokens of {} MP groups, "
-                       "of which they know their own alone behind that expert",
+                       "norm post-layernorm with a shared expert: found ranks that gate the tokens of {} MP groups, "
+                       "expected one, because a rank has the shared expert's output for its own group only",
                        rank.gate_copies());
   if (rank.is_dense()) {
     require<Unsupported>(!post, "norm post-layernorm: found a dense layer, expected experts in every layer");

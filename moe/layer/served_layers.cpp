@@ -363,8 +363,7 @@ void ServedLayers::i_order(int number) {
 ServingBinding::ServingBinding(ServedLayers& layers, const Plan& plan)
     : layers_(layers), plan_(plan), served_(layers.passes_.size()) {
   require_equal(plan.layers, static_cast<int>(layers.layers_.size()), "layers of the plan");
-  require<WrongResult>(plan.shape == layers.setup_.shape, "the plan is for {} and other ranks than the layers'",
-                       describe(plan.shape.layer));
+  layer::check_case(plan.shape, layers.setup_.shape, "served layers");
   for (const Task& task : plan_.tasks()) {
     names_.push_back(task.name());
     const auto layer = static_cast<size_t>(task.layer);

@@ -123,7 +123,7 @@ void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const 
   for (const Parameter& weight : weights) {
     if (is_of_gate(weight.name)) continue;
     const auto found = pieces.find(weight.name);
-    require<WrongResult>(found != pieces.end(), "weight {}: GPT-2 has none such", weight.name);
+    require<WrongResult>(found != pieces.end(), "weight {}: GPT-2 has no weight of this name", weight.name);
     const StoredTensor& tensor = stored(file, path, found->second);
     const HostCopy here(weight.value, memory);
     Parameter of_host = weight;

@@ -171,10 +171,12 @@ std::string shown_r_squared(double r_squared) {
 std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
   std::vector<FitWarning> warnings;
   const auto add_weak = [&](const std::string& row, const std::optional<std::string>& why) {
-    if (why) warnings.push_back({fmt::format("{} is weak, what it prices is labelled: {}", row, *why), true});
+    if (why)
+      warnings.push_back({fmt::format("{} has a weak fit; prices that use it are labelled: {}", row, *why), true});
   };
   for (const auto& [what, fit, unusable] : fitted.rows) {
-    if (unusable) warnings.push_back({fmt::format("{} is unusable, what needs it has no price: {}", what, *unusable)});
+    if (unusable)
+      warnings.push_back({fmt::format("{} is unusable; operations that need it have no price: {}", what, *unusable)});
     add_weak(what, fit.weak);
     if (fit.set_aside.empty()) continue;
     std::string text =

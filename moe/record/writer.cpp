@@ -66,7 +66,7 @@ void RecordWriter::check_same_question(const Run& last, const RunHeader& now, co
   if (asked.named_file || !last.ended)
     bad_input("{}: found {}, expected the same question{}{}", path_, what, asked.otherwise.empty() ? "" : ", ",
               asked.otherwise);
-  log_info(fmt::format("{}: found {}; a new one begins behind it", path_, what));
+  log_info(fmt::format("{}: found {}; appending a new run", path_, what));
 }
 
 RecordWriter::~RecordWriter() {

@@ -265,7 +265,7 @@ void read_windows(const FamilyKeys& keys, PublishedModel& m) {
   if (rule == MixerRule::use_window_key) {
     keys.has("max_window_layers");
     if (keys.flag("use_sliding_window") && !keys.has("layer_types"))
-      keys.fail("use_sliding_window", "true", "layer_types beside it, which says the layers");
+      keys.fail("use_sliding_window", "true", "false, or layer_types to name the layers with a window");
   }
   const bool every_layer = window > 0 && (rule == MixerRule::uniform || rule == MixerRule::attn_type_list ||
                                           rule == MixerRule::attention_period);
@@ -339,8 +339,8 @@ void read_expert_layers(const FamilyKeys& keys, int layers, PublishedModel& m) {
   const auto dense_hidden = keys.optional_integer(f.dense_hidden);
   if (m.dense_count() == 0) return;
   for (const std::string_view key : {f.expert_list, f.dense_list, f.first_dense, f.step})
-    if (m.dense_count() == layers && keys.has(key)) keys.fail(key, "no layer with experts", "at least one");
-  if (m.dense_count() == layers) keys.fail(f.layers, fmt::format("{}", layers), "a layer with experts among them");
+    if (m.dense_count() == layers && keys.has(key)) keys.fail(key, "only dense layers", "at least one MoE layer");
+  if (m.dense_count() == layers) keys.fail(f.layers, fmt::format("{}", layers), "at least one MoE layer");
   m.dense_hidden = dense_hidden ? *dense_hidden : keys.integer(f.dense_hidden);
 }
 

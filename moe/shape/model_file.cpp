@@ -66,7 +66,7 @@ DenseRule dense_from(const TableReader& root, int layers) {
       dense.listed.push_back(static_cast<int>(root.integer_of(item, kListed, numbers)));
   const int found = dense.of(layers).in(0, layers);
   for (const std::string_view key : {kListed, kFirst, kEvery})
-    if (found == layers && root.has(key)) root.fail(root.value(key), key, "a layer with experts among all");
+    if (found == layers && root.has(key)) root.fail(root.value(key), key, "at least one MoE layer");
   if (found > 0)
     dense.hidden = root.integer(kHidden, kSizeLimits);
   else if (root.has(kHidden))

@@ -89,8 +89,9 @@ int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds)
   for (const Task& task : plan.tasks()) {
     if (task.phase != phase || std::ranges::find(kinds, task.kind) == kinds.end()) continue;
     require<Unsupported>(chunks == 0 || chunks == task.chunks,
-                         "a layer cuts what goes the same way alike, found {} after one of {} chunks", task.name(),
-                         chunks);
+                         "tasks in the same direction need the same number of chunks: found {} with {} after a task "
+                         "with {}",
+                         task.name(), task.chunks, chunks);
     chunks = task.chunks;
   }
   return chunks;
@@ -113,14 +114,15 @@ Cuts cuts_of(const Plan& plan, Phase phase) {
   if (cuts.back == 0) cuts.back = cuts.reduce == 0 ? cuts.expert : cuts.reduce;
   if (cuts.reduce == 0) cuts.reduce = cuts.back;
   require<Unsupported>(cuts.expert == 1 || cut_of(plan, phase, {copy}) == 0,
-                       "{}: re-layout copies before {} expert tasks, a layer runs one", name_of(phase), cuts.expert);
+                       "{}: found re-layout copies before {} expert tasks, expected one", name_of(phase), cuts.expert);
   const bool alike = cuts.out == cuts.expert && cuts.expert == cuts.back && cuts.reduce == cuts.back;
   require<Unsupported>(cuts.expert == 1 || alike,
-                       "{}: {} chunks go to {} expert tasks and {} come home: a layer runs one expert task, or as many "
-                       "as chunks",
+                       "{}: found {} chunks of rows to the experts, {} expert tasks and {} chunks back; expected one "
+                       "expert task, or equally many of each",
                        name_of(phase), cuts.out, cuts.expert, cuts.back);
-  require<Unsupported>(cuts.reduce == 1 || cuts.reduce == cuts.back, "{}: {} reductions of {} chunks", name_of(phase),
-                       cuts.reduce, cuts.back);
+  require<Unsupported>(cuts.reduce == 1 || cuts.reduce == cuts.back,
+                       "{}: found {} reductions of {} chunks, expected 1 or {}", name_of(phase), cuts.reduce, cuts.back,
+                       cuts.back);
   return cuts;
 }
 

@@ -54,17 +54,17 @@ void require_stack_runs(const Plan& plan) {
 StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model)
     : stack_(stack), model_(model), plan_(plan), cell_plans_(plan) {
   const StackShape& shape = stack.shape();
-  require<WrongResult>(plan.shape == shape.shape, "the plan is for {} and another parallel shape or rounding",
-                       describe(plan.shape.layer));
+  layer::check_case(plan.shape, shape.shape, "stack");
   require_equal(plan.layers, shape.layers, "the plan's layers");
-  require<WrongResult>(plan.dense == shape.dense, "the plan's dense layers are others than the stack's");
-  require<WrongResult>(plan.whole == shape.whole, "the plan's layers without a window are others than the stack's");
+  require<WrongResult>(plan.dense == shape.dense, "the plan and the stack have different dense layers");
+  require<WrongResult>(plan.whole == shape.whole, "the plan and the stack have different windows by layer");
   require_equal(plan.micro_batches, shape.micro_batches, "the plan's micro-batches");
   require_equal(plan.virtual_stages, shape.virtual_stages, "the plan's virtual stages");
   require<WrongResult>(shape.slots.none() || shape.slots == memory_slots(plan),
-                       "the plan's passes share memory otherwise than the stack's");
-  require<WrongResult>(plan.vocabulary == 0 || model != nullptr, "the plan is of a model, and there is none");
-  require<WrongResult>(plan.step.planned, "the plan leaves out its step, which sums gradients");
+                       "the plan and the stack assign memory slots differently");
+  require<WrongResult>(plan.vocabulary == 0 || model != nullptr,
+                       "the plan has an embedding and a head, the stack has none");
+  require<WrongResult>(plan.step.planned, "the plan has no step, which sums the gradients");
   add_cells();
   set_into();
   places_.resize(plan_.tasks().size());

@@ -11,8 +11,7 @@ namespace moe {
 /// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for types that the layer does not compute in.
 template <class Body>
 decltype(auto) with_element(DType dtype, Body&& body) {
-  if (dtype != sums_type(dtype))
-    bad_input("dtype {}: layers of it run on GPUs alone, of a CPU float32 or float64 are expected", name_of(dtype));
+  if (dtype != sums_type(dtype)) bad_input("dtype {} needs a GPU; on the CPU use float32 or float64", name_of(dtype));
   return with_sums_type(dtype, body);
 }
 

@@ -111,7 +111,7 @@ class CalledGate final : public Gate {
                         routing.experts - 1);
     std::ranges::transform(chosen, routing.expert.begin(), [](int64_t expert) { return static_cast<int>(expert); });
     assign_rows(routing);
-    require<BadInput>(weights.isfinite().all().item<bool>(), "gate: found a weight that is no finite number");
+    require<BadInput>(weights.isfinite().all().item<bool>(), "gate: found a weight that is not finite");
     tensor_of(routing.weight.view()).copy_(weights);
   }
 

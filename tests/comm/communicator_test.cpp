@@ -29,15 +29,15 @@ TEST(Communicator, RefusalsNameOperationTaskAndBothOperands) {
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) {
               group.allgatherv(data, data, {1, 2}, call);
             }),
-            "allgatherv 'gate': 2 blocks for 3 ranks");
+            "allgatherv 'gate': found 2 blocks, expected one for each of 3 ranks");
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) {
               group.alltoallv(data, {1, 2, 1}, data, {1, 1, 1}, call);
             }),
             "alltoallv 'gate': rank 1 sends itself 2 bytes, expects 1");
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) { group.broadcast(data, 8, 3, call); }),
-            "broadcast 'gate': root 3 of 3 ranks");
+            "broadcast 'gate': found root 3, expected one of 3 ranks");
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) { group.send(data, 8, 1, call); }),
-            "send 'gate': peer 1 of rank 1 of 3");
+            "send 'gate': rank 1 found peer 1, expected another one of 3 ranks");
 }
 
 }  // namespace

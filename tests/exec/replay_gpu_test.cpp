@@ -138,7 +138,7 @@ TEST(ReplayGpuTest, AFailedRecordingLeavesTheExecutorUsable) {
     if (where != cuda) {  // CUDA may refuse its call when it is recorded, or when it is replayed
       const std::string expected = where == issue  ? "issue"
                                    : where == work ? "work"
-                                   : where == host ? "recorded passes: found one in which the host waits"
+                                   : where == host ? "a pass in which the host waits cannot be recorded as a CUDA graph"
                                                    : "recorded passes: found a wait for work from outside";
       EXPECT_EQ(why.substr(0, expected.size()), expected);
       EXPECT_THROW(executor.replay(failing), BadInput);

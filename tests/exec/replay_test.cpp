@@ -41,10 +41,10 @@ TEST(ReplayTest, BindingsSayWhatTheyCant) {
   Executor executor(*device, structure);
   Waiting waiting(*device, structure->tasks.size());
   EXPECT_EQ(error_of<Unsupported>([&] { executor.record(waiting); }),
-            "recorded passes: found one in which the host waits");
+            "a pass in which the host waits cannot be recorded as a CUDA graph");
   Unknown unknown;
   EXPECT_EQ(error_of<Unsupported>([&] { executor.record(unknown); }),
-            "recorded passes: found what knows no way to record its own");
+            "this binding cannot record its tasks as a CUDA graph");
 }
 
 TEST(ReplayTest, StreamsOfTheCpuAreRefused) {

@@ -399,7 +399,7 @@ class Refuses(Modelbench):
         self.assertIn("kept/step-000002: its manifest is no ", found.stderr)
 
     def test_16_bits_on_a_cpu(self):
-        self.expect_refused("dtype bfloat16: layers of it run on GPUs alone", "--cluster", "host", "--dtype",
+        self.expect_refused("dtype bfloat16 needs a GPU", "--cluster", "host", "--dtype",
                             "bfloat16")
 
 

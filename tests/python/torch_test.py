@@ -754,7 +754,7 @@ class Gates(unittest.TestCase):
                 (lambda h: None, TypeError, "^gate: found NoneType, expected two tensors"),
                 (lambda h: layer(h), RuntimeError, "found a layer that its own part calls"),
                 (lambda h: (torch.arange(2).expand(16, 2), torch.full((16, 2), math.nan)), ValueError,
-                 "^gate: found a weight that is no finite number"),
+                 "^gate: found a weight that is not finite"),
                 (lambda h: (torch.zeros(16, 2, dtype=int, device="meta"), torch.ones(16, 2)), ValueError,
                  "^gate: found a tensor on meta, expected the CPU's"),
                 (broken, KeyError, "mine")):

@@ -207,7 +207,7 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
         {"layers = 4", "layers = 4\ndense_layers = [0, 4]", "5: dense_layers: found 4, expected a whole number >= 0"},
         {"layers = 4", "layers = 4\ndense_layers = [1.5]", "5: dense_layers: found 1.5, expected a whole number"},
         {"layers = 4", "layers = 4\nfirst_dense = 3\ndense_layers = [3]",
-         "6: dense_layers: found a list of 1, expected a layer with experts among all"},
+         "6: dense_layers: found a list of 1, expected at least one MoE layer"},
         {"layers = 4", "layers = 4\nmoe_every = 2\ndense_hidden = 0", "6: dense_hidden: found 0, expected a whole"},
         {"layers = 4", "layers = 4\nwindowed_layers = \"10\"",
          "5: windowed_layers: found '10', expected a window in [layer] beside it"},

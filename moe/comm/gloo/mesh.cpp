@@ -43,7 +43,7 @@ class Keys final : public c10d::Store {
   void wait(const std::vector<std::string>& keys) override { wait(keys, milliseconds(rendezvous_.timeout_s)); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
     const auto missing = ours().wait(full(keys), static_cast<double>(timeout.count()) / 1e3, rendezvous_.stop);
-    require<RankFailure>(!missing, "a rank has not told its address for {} ms", timeout.count());
+    require<RankFailure>(!missing, "timed out after {} ms waiting for the address of a rank", timeout.count());
   }
   bool deleteKey(const std::string&) override { return false; }
   int64_t getNumKeys() override { return 0; }

@@ -26,6 +26,10 @@ ncclResult_t state_of(ncclComm_t comm) {
   return asked == ncclSuccess ? state : asked;
 }
 
+std::string timed_out(double timeout_s) {
+  return fmt::format("timed out after {} s waiting for another rank", timeout_s);
+}
+
 std::string explain(ncclResult_t result, ncclComm_t comm) {
   return fmt::format("NCCL: {}: {}", ncclGetErrorString(result), comm ? ncclGetLastError(comm) : "");
 }
@@ -70,7 +74,7 @@ void Comm::make(const Make& make) {
     return;
   }
   const std::string why = !aborted_.empty()          ? aborted_
-                          : result == ncclInProgress ? fmt::format("another rank has not come for {} s", timeout_s_)
+                          : result == ncclInProgress ? timed_out(timeout_s_)
                                                      : explain(result, making_);
   if (making_) ncclCommAbort(making_);
   throw RankFailure(failed("connecting", why));
@@ -96,7 +100,7 @@ void Comm::wait_until_taken(const std::string& what, ncclResult_t result) {
     require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
     result = state_of(comm_);
     require<RankFailure>(result != ncclInProgress || now_s() < begin_s + timeout_s_, "{}",
-                         failed(what, fmt::format("another rank has not come for {} s", timeout_s_)));
+                         failed(what, timed_out(timeout_s_)));
   }
   if (result == ncclSuccess) return;
   const std::lock_guard lock(mutex_);

@@ -159,7 +159,7 @@ void CudaStream::move(Moves moves) {
 
 void CudaStream::synchronize() {
   attempt([this] {
-    require<Unsupported>(!recording_, "recorded passes: found one in which the host waits");
+    require<Unsupported>(!recording_, "a pass in which the host waits cannot be recorded as a CUDA graph");
     const std::lock_guard lock(mutex_);
     drain();
     gpu_->clock().refresh();

@@ -11,12 +11,18 @@ BoundPhase::BoundPhase(const RankShape& rank, const Plan& plan, Phase phase)
   }
 }
 
+void check_case(const LayerCase& planned, const LayerCase& expected, std::string_view owner) {
+  require<WrongResult>(planned == expected,
+                       "the plan is for another case than the {}: found {}, {}, {} rows; expected {}, {}, {} rows",
+                       owner, describe(planned.layer), describe_groups(planned.parallel), name_of(planned.rounding),
+                       describe(expected.layer), describe_groups(expected.parallel), name_of(expected.rounding));
+}
+
 BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
     : plan(bound),
       phases{{{{layer.shape, bound, Phase::forward}, {layer.shape, bound, Phase::backward}}}},
       equal(bound.shape.layer.capacity_factor || pads_to_largest_load(bound.shape)) {
-  require<WrongResult>(plan.shape == layer.shape.shape, "the plan is for {} and another parallel shape or rounding",
-                       describe(plan.shape.layer));
+  check_case(plan.shape, layer.shape.shape, "layer");
   require<WrongResult>(plan.structure->flow == layer.shape.flow, "the plan's flow is {}, the layer's {}",
                        name_of(plan.structure->flow), name_of(layer.shape.flow));
   require_equal(plan.rows, layer.shape.rows, "the plan's T_rank");

@@ -2,6 +2,8 @@
 // The data that a plan implies for one rank of a layer. All parts of the binding read it; only RunTimeSizes changes it,
 // when a dropless layer learns its sizes.
 
+#include <string_view>
+
 #include "moe/base/enum_array.h"
 #include "moe/layer/moe_layer.h"
 
@@ -16,6 +18,9 @@ struct BoundPhase {
   bool copies = false;    // whether separate tasks bring rows to the experts' place
   int first_expert = -1;  // id of the first expert task
 };
+
+/// Throws WrongResult unless a plan's case is that of the layers that run it, which `owner` names in the message.
+void check_case(const LayerCase& planned, const LayerCase& expected, std::string_view owner);
 
 struct BoundPlan {
   /// Throws what LayerBinding's constructor does.

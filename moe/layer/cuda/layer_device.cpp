@@ -30,7 +30,7 @@ void for_each_block(const RowLayout& layout, Rows rows, std::span<const Rows> ex
 PlacedRows placed(const RowLayout& layout, TensorView data) {
   const auto& places = layout.on_device();
   require<WrongResult>(places != nullptr && places->reader == RowReader::experts,
-                       "a layout that was not put on the device for the experts");
+                       "the row layout was not copied to the device for the experts");
   return {data.data(), places->places.data()};
 }
 

@@ -51,7 +51,7 @@ RoutingArrays arrays_of(const Routing& r) {
 PlacedRows placed(const Routing& r, RowsView rows) {
   const auto& places = rows.layout.on_device();
   require<WrongResult>(places != nullptr && places->reader == RowReader::order && places->most == r.slots(),
-                       "a layout that was not put on the device for an order of {} slots", r.slots());
+                       "the row layout was not copied to the device for an order of {} slots", r.slots());
   return {rows.data.data(), places->places.data()};
 }
 

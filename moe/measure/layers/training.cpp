@@ -74,8 +74,8 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
   if (!newest) return;
   earlier_ = losses_in(*newest, settings.identity);
   require<BadInput>(newest->step < settings.optimizer.steps,
-                    "{}: found {} steps, all that were asked for: there is nothing left to do", newest->folder,
-                    newest->step);
+                    "{}: found a checkpoint after {} steps, expected fewer than this run's {} steps", newest->folder,
+                    newest->step, settings.optimizer.steps);
   for (RankRun* rank : ranks) {
     read_checkpoint(*newest, rank->model()->stored(), rank->model()->memory());
     rank->model()->go_on_from(newest->step);

@@ -156,8 +156,9 @@ void CudaMath::add_squares(TensorView t, int copies, double* sum) {
 
 void CudaMath::step(const WeightStep& step) {
   const DType dtype = step.value.dtype();
-  require<WrongResult>(dtype == step.gradient.dtype(), "a step of {} weights by {} gradients on a GPU", name_of(dtype),
-                       name_of(step.gradient.dtype()));
+  require<WrongResult>(dtype == step.gradient.dtype(),
+                       "optimizer step on a GPU: found {} weights and {} gradients, expected the same type",
+                       name_of(dtype), name_of(step.gradient.dtype()));
   const OwnElements own = own_of(step.own, step.value);
   cuda::step_weight({stream_, dtype},
                     {.value = step.value.data(),

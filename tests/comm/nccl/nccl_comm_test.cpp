@@ -87,7 +87,7 @@ TEST(NcclCommTest, WhatIsNotTakenInTimeNamesRankAndOperation) {
     return ncclInProgress;
   };
   EXPECT_EQ(failure([&] { comm.issue("'dispatch' (alltoall)", call); }),
-            "rank 3 in 'dispatch' (alltoall): another rank has not come for 0.05 s");
+            "rank 3 in 'dispatch' (alltoall): timed out after 0.05 s waiting for another rank");
 }
 
 TEST(NcclCommTest, AnErrorIsExplained) {

@@ -148,7 +148,7 @@ TEST_F(SimulateVerb, StderrHasWhatIsAskedFor) {
   };
   const std::string note =
       "moetune: nearest: alltoall over 4 ranks priced by the row of 8 ranks\n"
-      "moetune: not in it: the sums of the experts' gradients over EDP = 2, which tune counts behind it\n";
+      "moetune: excludes the gradient sums of experts over EDP = 2; tune adds them\n";
   EXPECT_EQ(said({"--quiet"}), "");
   EXPECT_EQ(said({}), note);
   const std::string all = said({"--verbose"});
@@ -325,8 +325,7 @@ TEST_F(SimulateVerb, ReplicatedExpertsSumsAreSaidToBeLeftOut) {
   const Printed printed = run({"simulate", "--hidden", "4097", "--nearest", "--schedule", "tutel"});
   EXPECT_EQ(printed.exit_code, 0);
   EXPECT_NE(printed.out.find("DP 8 MP 4 EP 8 ESP 1 PP 1"), std::string::npos) << printed.out;
-  EXPECT_NE(printed.err.find("not in it: the sums of the experts' gradients over EDP = 4"), std::string::npos)
-      << printed.err;
+  EXPECT_NE(printed.err.find("excludes the gradient sums of experts over EDP = 4"), std::string::npos) << printed.err;
 }
 
 TEST_F(SimulateVerb, WhatIsWrongWithALayersSizesNamesItsFile) {

@@ -156,7 +156,7 @@ DEFINED = [
       "linear_conv_kernel_dim": 4, "shared_expert_intermediate_size": 512, "partial_rotary_factor": 0.25},
      {"--attention-output-gate": None, "--rotary-percent": "0.25", "--moe-router-load-balancing-type": "none"}, [],
      ["the model has gated DeltaNet in 3 of 4 layers: planned and written as attention",
-      "--moe-router-load-balancing-type is yours"])]
+      "set --moe-router-load-balancing-type yourself"])]
 
 
 class Exported:
@@ -296,7 +296,7 @@ class Megatron(ProgramTest):
 
     def test_a_layer_alone_says_whose_vocabulary_it_is(self):
         exported = self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01)))
-        self.assertIn("--vocab-size and --untie-embeddings-and-output-weights are yours", exported.comments)
+        self.assertIn("set --vocab-size and --untie-embeddings-and-output-weights yourself", exported.comments)
         self.assertNotIn("--vocab-size", exported.flags)
 
 

@@ -84,7 +84,7 @@ class Settings(ProgramTest):
     def test_fsmoe_without_that_one_takes_fsmoe_and_says_so(self):
         flags, comments = flags_of(self.export("fsmoe", *SCHEDULES[:3]))
         self.assertEqual((flags["--pipeline-degree"], flags["--bp-pipeline-degree"]), ("3", "2"))
-        self.assertIn("runs it but for the gradients", " ".join(comments))
+        self.assertIn("runs this plan except for the gradients", " ".join(comments))
 
     def test_megatron(self):
         flags, comments = flags_of(self.export("megatron", *SCHEDULES))
@@ -163,16 +163,16 @@ class Settings(ProgramTest):
         case = measured("ds-moe", (1, 1), 0.01, norm="none", residual="no", hook="bf16")
         for framework in ("megatron", "tutel", "deepspeed"):
             text = self.export(framework, case)
-            for what in ("no norm", "no residual connection", "the hook bf16"):
-                self.assertIn(f"the layer had {what}, which no setting of", text, framework)
+            for what in ("layers without a norm", "layers without a residual connection", "the hook bf16"):
+                self.assertIn(f" has no setting for {what}", text, framework)
 
     def test_biases_and_encoders_are_flags_or_comments(self):
         self.assertIn("--disable-bias-linear", flags_of(self.export("megatron", SCHEDULES[0]))[0])
         case = measured("ds-moe", (1, 1), 0.01, bias="yes", causal="no", norm="post-layernorm")
         for framework in ("megatron", "tutel", "deepspeed"):
             text = self.export(framework, case)
-            for what in ("its norms behind the residual sums", "attention without a causal mask"):
-                self.assertIn(f"the layer had {what}, which no setting of", text, framework)
+            for what in ("norms after the residual sums", "attention without a causal mask"):
+                self.assertIn(f" has no setting for {what}", text, framework)
         self.assertNotIn("--disable-bias-linear", flags_of(self.export("megatron", case))[0])
         for has, of in ((True, case), (False, SCHEDULES[0])):
             experts = json.loads(self.export("tutel", of))["arguments"]["experts"]
@@ -196,7 +196,7 @@ class Settings(ProgramTest):
             self.assertIn("dense layers of 18432 hidden units beside it", comment)
             self.assertIn("experts of a token on 3 nodes at most", comment)
         del case["parameters"]["moe_layers"]
-        self.assertIn("--moe-layer-freq is yours", " ".join(flags_of(self.export("megatron", case))[1]))
+        self.assertIn("set --moe-layer-freq yourself", " ".join(flags_of(self.export("megatron", case))[1]))
         case["parameters"]["moe_layers"] = "01; touch gone"
         self.assertIn("moe_layers: found '01; touch gone'",
                       self.refused("export", "megatron", records(self.folder / "r.jsonl", case)))

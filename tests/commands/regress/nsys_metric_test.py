@@ -84,7 +84,8 @@ class NsysMetric(ProgramTest):
         self.command("two", steps())
         for said, export, more in (
                 ("found no kernel that was launched inside a range 'iteration'", Export(), {}),
-                ("found 3 and 5 occurrences of 'iteration', expected as many on each rank", steps(counts=[5, 3]), {}),
+                ("found 3 and 5 occurrences of 'iteration', expected the same number on every rank",
+                 steps(counts=[5, 3]), {}),
                 ("found no file *.sqlite in the output", steps(), {"line": "done"}),
                 ("found no readable file", steps(), {"line": "other.sqlite"})):
             if not export.rows:
@@ -92,7 +93,7 @@ class NsysMetric(ProgramTest):
             self.command("one", export, **more)
             self.assertIn(said, self.ab(2))
         self.assertIn("expected nsys:RANGE", self.ab(2, metric="nsys:"))
-        self.assertIn("--metric: found unit 'ms' of nsys:iteration, which has its own",
+        self.assertIn("--metric: found unit 'ms', expected none: metric nsys:iteration has a fixed unit",
                       self.ab(2, "--unit", "ms"))
 
     def test_an_old_export_is_no_measurement(self):

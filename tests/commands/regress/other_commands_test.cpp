@@ -152,7 +152,8 @@ TEST_F(OtherCommands, WhatCannotBeReadIsOneLine) {
   refused({"--metric", "loss"}, "--metric: found 'loss'" + expected);
   refused({"--metric", "(a)(b)"}, "--metric: found '(a)(b)'" + expected);
   refused({"--metric", "number", "--unit", "hours"}, "--metric: found unit 'hours', expected s, ms, us, ns or 1/s");
-  refused({"--metric", "gbench", "--unit", "ms"}, "--metric: found unit 'ms' of gbench, which has its own");
+  refused({"--metric", "gbench", "--unit", "ms"},
+          "--metric: found unit 'ms', expected none: metric gbench has a fixed unit");
   refused({"--unit", "ms"}, "--unit: found 'ms', expected --metric beside it");
   refused({"--metric", "number"}, "--metric number: found nothing for 'number' in the output: ./step --size 1");
   refused({"--metric", "loss (.*)"}, "--metric loss (.*): found 'nan', expected a number above 0: ./step --size 1");

@@ -69,8 +69,8 @@ TEST(MeasureAndFit, LeavesRowsWithAReason) {
   EXPECT_EQ(fitted.profile.unusable[0].row, "alltoall inter 2");
   const auto warnings = fit_warnings(fitted);
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_TRUE(
-      warnings[0].text.starts_with("alltoall inter 2 is unusable, what needs it has no price: found times that"));
+  EXPECT_TRUE(warnings[0].text.starts_with(
+      "alltoall inter 2 is unusable; operations that need it have no price: found times that"));
 }
 
 std::vector<measure::OpCase> few_cases() {
