@@ -25,7 +25,7 @@ std::string refusal(const std::function<void(Communicator&, CommCall)>& operatio
 TEST(Communicator, RefusalsNameOperationTaskAndBothOperands) {
   char data[8] = {};
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) { group.alltoall(data, data, -2, call); }),
-            "alltoall 'gate': a size of -2, expected 0 or more");
+            "alltoall 'gate': found size -2, expected 0 or more");
   EXPECT_EQ(refusal([&](Communicator& group, CommCall call) {
               group.allgatherv(data, data, {1, 2}, call);
             }),
