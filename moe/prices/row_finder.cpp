@@ -271,13 +271,14 @@ class Derivations {
   }
 
   std::optional<Derivation> sum(GroupKind kind) const {
-    if (std::optional<Derivation> others = sum_over_other_groups(kind)) return others;
+    if (std::optional<Derivation> composed = composed_allreduce(kind)) return composed;
     const Collective scatter{Op::reducescatter, kind}, gather{Op::allgather, kind};
     return both(by_row(scatter), by_row(gather), fmt::format("{} allreduce", network_name(scatter)),
                 "reducescatter + allgather of the same volume");
   }
 
-  std::optional<Derivation> sum_over_other_groups(GroupKind kind) const {
+  // Returns the price of an AllReduce over a group as AllReduces, or messages, over other groups of ranks.
+  std::optional<Derivation> composed_allreduce(GroupKind kind) const {
     const auto one_after_other = [&](GroupKind first, GroupKind second) {
       return both(price({Op::allreduce, first}), price({Op::allreduce, second}),
                   fmt::format("allreduce over a {}", name_of(kind)),
