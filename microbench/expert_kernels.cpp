@@ -84,7 +84,9 @@ void bench_expert(const KernelSizes& sizes, Ffn ffn, const KernelGroup& group) {
   };
   const auto kernel = [&](std::string_view what, auto run, auto check, std::vector<TensorView> written) {
     measure::Kernel k = made(what);
-    k.run = run, k.check = check, k.written = std::move(written);
+    k.run = run;
+    k.check = check;
+    k.written = std::move(written);
     k.bound = {"its GEMMs by at::mm", {made(fmt::format("{} GEMMs", what)).key()}, [](double seconds, double of) {
                  return of / seconds;
                }};

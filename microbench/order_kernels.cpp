@@ -32,7 +32,9 @@ struct Routed {
     const double kept = row * static_cast<double>(std::accumulate(routing.filled.begin(), routing.filled.end(), 0L));
     const auto map = [&](std::string_view what, double bytes, auto run, auto check, std::vector<TensorView> written) {
       measure::Kernel kernel = made(fmt::format("{} {}", name, what), bytes);
-      kernel.run = run, kernel.check = check, kernel.written = std::move(written);
+      kernel.run = run;
+      kernel.check = check;
+      kernel.written = std::move(written);
       to.push_back(std::move(kernel));
     };
     map(

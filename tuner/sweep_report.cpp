@@ -59,8 +59,10 @@ std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries
   constexpr double kShown = 5e-4;  // closer means print the same, and the first of them is named
   double best = 0;
   int most = 0;
-  for (const commands::ScheduleSummary& s : summaries)
-    best = std::max(best, s.speedup), most = std::max(most, s.compared);
+  for (const commands::ScheduleSummary& s : summaries) {
+    best = std::max(best, s.speedup);
+    most = std::max(most, s.compared);
+  }
   for (const commands::ScheduleSummary& s : summaries)
     if (s.layers > 0 && s.compared < most) return "";
   for (const commands::ScheduleSummary& s : summaries)

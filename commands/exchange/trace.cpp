@@ -157,13 +157,15 @@ std::vector<MappedKernel> map_of(const std::string& path) {
     const std::string& what = row.cells[kind];
     const auto op = find_op(what);
     MappedKernel mapped{row.cells[kernel], KernelKind::other};
-    if (op && facts_of(*op).collective)
-      mapped.kind = KernelKind::collective, mapped.op = *op;
-    else if (what == "gemm" || what == "attention")
+    if (op && facts_of(*op).collective) {
+      mapped.kind = KernelKind::collective;
+      mapped.op = *op;
+    } else if (what == "gemm" || what == "attention") {
       mapped.kind = what == "gemm" ? KernelKind::gemm : KernelKind::attention;
-    else
+    } else {
       require<BadInput>(what == "other", "{}: found '{}', expected a collective, gemm, attention or other",
                         csv.where(row, kind), what);
+    }
     map.push_back(std::move(mapped));
   }
   return map;

@@ -109,16 +109,21 @@ class Ab {
     const auto second = [&](int pairs, const std::vector<bool>& suspects) {
       progress->done();
       log_info(fmt::format("{} suspect: {} more pairs", std::ranges::count(suspects, true), pairs));
-      before = stage, stage = pairs;
+      before = stage;
+      stage = pairs;
       progress.emplace("fresh pairs of the suspects", pairs * pair_s);
     };
     const GateOutcome outcome = run_gate(gate_.cases().size(), rule_, measure, second);
     progress->done();
     AbResults results;
-    results.base = text_of(setup_.base), results.head = text_of(setup_.head);
-    results.rule = rule_, results.delta_from = delta_from_;
-    results.only_in_head = gate_.only_in_head(), results.absent = gate_.absent();
-    results.pairs = outcome.pairs, results.records = writer_.path();
+    results.base = text_of(setup_.base);
+    results.head = text_of(setup_.head);
+    results.rule = rule_;
+    results.delta_from = delta_from_;
+    results.only_in_head = gate_.only_in_head();
+    results.absent = gate_.absent();
+    results.pairs = outcome.pairs;
+    results.records = writer_.path();
     for (const auto& [name, why] : gate_.broken()) add_broken(name, why, results);
     for (const std::string& name : gate_.only_in_base()) add_broken(name, "it is not run any more", results);
     for (size_t i = 0; i < gate_.cases().size(); ++i) add(gate_.cases()[i], outcome, i, results);

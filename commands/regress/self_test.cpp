@@ -162,8 +162,10 @@ class SelfTest {
     for (const SelfTestedCase& c : results_.cases) {
       double least = c.median_s, most = c.median_s;
       for (const auto& session : before_)
-        if (const auto then = session.find(c.name); then != session.end())
-          least = std::min(least, then->second), most = std::max(most, then->second);
+        if (const auto then = session.find(c.name); then != session.end()) {
+          least = std::min(least, then->second);
+          most = std::max(most, then->second);
+        }
       apart = std::max(apart, std::log(most / least));
     }
     if (!before_.empty()) results_.floor.between_sessions = std::expm1(apart);

@@ -148,7 +148,8 @@ std::string closest(const std::vector<Audited>& rows, Testbed testbed) {
   for (const Audited& a : rows) {
     if (a.swept->reading.testbed != testbed) continue;
     if (best == nullptr || a.rms < best->rms) best = &a;
-    least = std::min(least, a.speedups.back()), most = std::max(most, a.speedups.back());
+    least = std::min(least, a.speedups.back());
+    most = std::max(most, a.speedups.back());
   }
   return fmt::format(
       "{}: closest is {} ({:.3f}, {:.3f}, {:.3f}; rms {:.1f} %). fsmoe lies between {:.3f} and {:.3f} in "
@@ -186,7 +187,8 @@ std::string apart_range(const std::vector<Audited>& rows, double printed) {
   const Audited* nearest = nullptr;
   for (const Audited& a : rows) {
     if (a.swept->reading.testbed != Testbed::b) continue;
-    least = std::min(least, a.apart), most = std::max(most, a.apart);
+    least = std::min(least, a.apart);
+    most = std::max(most, a.apart);
     if (nearest == nullptr || std::abs(a.apart - printed) < std::abs(nearest->apart - printed)) nearest = &a;
   }
   return fmt::format(

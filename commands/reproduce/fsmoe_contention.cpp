@@ -30,11 +30,13 @@ struct Fit {
     off = speedup - printed;
     done = std::abs(off) <= kTolerance * printed;
     if (off > 0) {
-      low = at, above = off;
+      low = at;
+      above = off;
       if (side == 1) below /= 2;
       side = 1;
     } else {
-      high = at, below = off;
+      high = at;
+      below = off;
       if (side == -1) above /= 2;
       side = -1;
     }

@@ -97,7 +97,8 @@ Ratios ratios_of(const Comparison& c, Wanted wanted) {
   Ratios r;
   for (const Figure& f : c.figures) {
     if (!f.ours || !f.paper || !wanted(f)) continue;
-    r.least = std::min(r.least, *f.ours / *f.paper), r.most = std::max(r.most, *f.ours / *f.paper);
+    r.least = std::min(r.least, *f.ours / *f.paper);
+    r.most = std::max(r.most, *f.ours / *f.paper);
   }
   return r;
 }

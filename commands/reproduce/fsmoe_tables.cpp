@@ -352,7 +352,8 @@ Report fsmoe_table5(Study& study) {
       ordered += std::ranges::is_sorted(swept.schedules, {}, &commands::ScheduleSummary::speedup);
       ++readings;
       const double excess = swept.find("fsmoe").speedup / commands::printed_speedup(grid, cluster, "fsmoe") - 1;
-      least = std::min(least, excess), most = std::max(most, excess);
+      least = std::min(least, excess);
+      most = std::max(most, excess);
     }
   report.shows = {
       fmt::format(
@@ -464,7 +465,8 @@ std::string gate_finding(const std::vector<PrintedGate>& printed) {
     const double fsmoe = row.fsmoe_ms - printed.front().fsmoe_ms;
     text += fmt::format("{}{} {:+.1f} ms in DeepSpeed-MoE, {:+.1f} in FSMoE", text.empty() ? "" : "; ", row.gate,
                         deepspeed, fsmoe);
-    least = std::min(least, deepspeed / fsmoe), most = std::max(most, deepspeed / fsmoe);
+    least = std::min(least, deepspeed / fsmoe);
+    most = std::max(most, deepspeed / fsmoe);
   }
   return fmt::format(
       "Differences to gshard: {}. They are {:.1f} to {:.1f} times as large in DeepSpeed-MoE, so no single time of a "

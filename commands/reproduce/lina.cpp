@@ -244,7 +244,8 @@ std::string lina_slowdowns(const LinaSteps& steps, const Assumptions& assumed) {
   double least = 9e99, most = 0;
   for (const std::string& model : kLinaModels) {
     const double share = lina_gradient_share(model, assumed);
-    least = std::min(least, share), most = std::max(most, share);
+    least = std::min(least, share);
+    most = std::max(most, share);
     const double slowdown = steps.at({model, kGpus, "lina-baseline"}).slowdown;
     found += fmt::format("{}{} {:.2f}x", found.empty() ? "" : ", ", model, slowdown);
   }
@@ -502,7 +503,8 @@ Comparison pipelining(const LinaSteps& steps) {
       std::optional<double> forward, both;
       if (!steps.empty()) {
         const LinaStep& step = steps.at({row.model, 16, schedule});
-        forward = step.efficiency_forward, both = step.efficiency;
+        forward = step.efficiency_forward;
+        both = step.efficiency;
       }
       c.figures.push_back({labels, "Figure 2", printed, share});
       c.figures.push_back({labels, "forward", printed, forward});

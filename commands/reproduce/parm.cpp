@@ -277,7 +277,9 @@ std::vector<ParmRun> parm_runs(const commands::FileRun& file) {
     for (const auto& [schedule, record] : records) add_run(*record, run);
     const CaseRecord& parm = *records.at("parm");
     const auto whole = [&](const char* name) { return static_cast<int>(parm.parameters.whole(name, parm.where)); };
-    run.mp = whole("mp"), run.esp = whole("esp"), run.ranks = whole("nodes") * whole("ranks_per_node");
+    run.mp = whole("mp");
+    run.esp = whole("esp");
+    run.ranks = whole("nodes") * whole("ranks_per_node");
     run.has_row = run.mp == run.esp && run.mp == whole("ranks_per_node");
     run.took_second = std::ranges::any_of(parm.measured_timeline.tasks, [](const MeasuredTask& task) {
       return task.kind == name_of(TaskKind::exchange);
@@ -381,7 +383,8 @@ std::string closeness_finding(const Comparison& c) {
     double low = 1e99, high = 0;
     for (const Figure& f : c.figures) {
       if (f.labels[0] != testbed || !f.ours) continue;
-      low = std::min(low, *f.ours / *f.paper), high = std::max(high, *f.ours / *f.paper);
+      low = std::min(low, *f.ours / *f.paper);
+      high = std::max(high, *f.ours / *f.paper);
     }
     text += fmt::format("{}{:.2f} to {:.2f} of the printed on {}", text.empty() ? "" : ", ", low, high, testbed);
   }

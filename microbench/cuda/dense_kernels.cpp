@@ -119,7 +119,8 @@ class Dense {
                         std::function<measure::WrongElements()> check) {
     const auto whole = static_cast<double>(a_.view().bytes());
     measure::Kernel k{.name = named(name), .width = kSeq, .bytes = bytes};
-    k.run = std::move(run), k.check = std::move(check);
+    k.run = std::move(run);
+    k.check = std::move(check);
     k.shape = {{"device", "cuda"}, {"dtype", std::string(name_of(dtype_))}, {"rows", rows_}};
     k.bound = {"GPU copy",
                {measure::Kernel{.name = named(kOps[0].name), .width = kSeq}.key()},

@@ -76,7 +76,8 @@ class Experts {
                {"hidden", sizes_.hidden},
                {"rows", sizes_.expert_rows},
                {"experts", kLocalExperts}};
-    k.run = std::move(run), k.check = std::move(check);
+    k.run = std::move(run);
+    k.check = std::move(check);
     watch_.time(k);
     return k;
   }

@@ -18,7 +18,8 @@ RankShape shape_of(const KernelSizes& sizes) {
   RankShape rank = routed_shape(sizes, "switch", sizes.tokens, sizes.model_dim);
   LayerShape& layer = rank.shape.layer;
   layer.capacity_factor = 1;  // drops some pairs
-  layer.aux_loss = kAuxLoss, layer.z_loss = kZLoss;
+  layer.aux_loss = kAuxLoss;
+  layer.z_loss = kZLoss;
   layer.dtype = DType::float64;
   return rank;
 }
@@ -109,7 +110,8 @@ class Gates {
                {"tokens", routing_.tokens},
                {"experts", routing_.experts},
                {"top_k", routing_.choices}};
-    k.run = std::move(run), k.check = std::move(check);
+    k.run = std::move(run);
+    k.check = std::move(check);
     watch_.time(k);
     return k;
   }

@@ -50,7 +50,10 @@ struct Executor::Impl {
     Stream& lane = wait(task);
     const bool paces_itself = task.group != GroupKind::none && task.kind != TaskKind::send;
     const bool held = !paces_itself && !pace.pacer && pace.at_least_s > 0;
-    held ? lane.mark(start(task.id)) : lane.record(start(task.id));
+    if (held)
+      lane.mark(start(task.id));
+    else
+      lane.record(start(task.id));
     if (paces_itself) {
       binding.issue(task, lane, pace);
     } else if (pace.pacer && pace.at_least_s > 0) {

@@ -128,8 +128,10 @@ void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const 
     const HostCopy here(weight.value, memory);
     Parameter of_host = weight;
     of_host.value = here.view();
-    tensor.type == "F32" ? read_part<float>(file, tensor, found->second, of_host)
-                         : read_part<double>(file, tensor, found->second, of_host);
+    if (tensor.type == "F32")
+      read_part<float>(file, tensor, found->second, of_host);
+    else
+      read_part<double>(file, tensor, found->second, of_host);
     here.send();
   }
 }

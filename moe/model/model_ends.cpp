@@ -79,11 +79,11 @@ void ModelEnds::issue(const Task& task, CommCall call) {
 }
 
 void ModelEnds::compute(TaskKind kind, Phase phase, int micro_batch) {
-  const bool forward = phase == Phase::forward;
-  if (kind == TaskKind::embed)
-    forward ? embedding_->forward(micro_batch) : embedding_->backward(micro_batch);
-  else
-    forward ? head_->forward(micro_batch) : head_->backward(micro_batch);
+  const bool forward = phase == Phase::forward, embeds = kind == TaskKind::embed;
+  if (embeds && forward) embedding_->forward(micro_batch);
+  if (embeds && !forward) embedding_->backward(micro_batch);
+  if (!embeds && forward) head_->forward(micro_batch);
+  if (!embeds && !forward) head_->backward(micro_batch);
 }
 
 // Each MP rank has a part of every token's gradient for the output projection's norm, so no token is counted twice.

@@ -53,7 +53,8 @@ Layers layers_in(const MemoryRequest& r, int stage) {
   Layers all;
   for (int chunk = stage; chunk < split.chunks(); chunk += split.stages) {
     const Layers more = layers_of(r, chunk);
-    all.moe += more.moe, all.dense += more.dense;
+    all.moe += more.moe;
+    all.dense += more.dense;
   }
   return all;
 }
@@ -191,7 +192,8 @@ Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
   for (const PipelineStep& step : steps_of_stage(r.order, r.micro_batches, r.split(), stage)) {
     const Layers each = layers_of(r, step.chunk, which);
     const int sign = step.phase == Phase::forward ? 1 : -1;
-    now.moe += sign * each.moe, now.dense += sign * each.dense;
+    now.moe += sign * each.moe;
+    now.dense += sign * each.dense;
     most = {std::max(most.moe, now.moe), std::max(most.dense, now.dense)};
   }
   return most;
@@ -451,9 +453,12 @@ Holdings holdings_of(const Plan& plan) {
       add(pass, Lifetime::kept, time);
       add(pass, Lifetime::output);
     }
-    if (of_dense_part(task)) forward ? add(pass, Lifetime::dense_forward, time) : add(pass, Lifetime::dense_backward);
-    if (!of_attention(task.kind)) forward ? add(pass, Lifetime::moe_forward, time) : add(pass, Lifetime::moe_backward);
+    const bool dense_part = of_dense_part(task), moe_part = !of_attention(task.kind);
+    if (forward && dense_part) add(pass, Lifetime::dense_forward, time);
+    if (forward && moe_part) add(pass, Lifetime::moe_forward, time);
     if (forward) continue;
+    if (dense_part) add(pass, Lifetime::dense_backward);
+    if (moe_part) add(pass, Lifetime::moe_backward);
     const bool makes_input = of_attention(task.kind) && task.kind != TaskKind::attention_dw;
     if (makes_input && task.kind != TaskKind::mp_allgather) add(pass, Lifetime::input_sum);
     if (!of_attention(task.kind))

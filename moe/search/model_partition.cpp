@@ -173,8 +173,10 @@ void BackwardOptions::keep_few() {
     for (int dense = 0; dense <= kSteps; ++dense) {
       Point& point = points.emplace_back(Point{moe * step_s, dense * step_s});
       for (size_t i = 0; i < paths.size(); ++i)
-        if (const double seconds = paths[i].seconds(point.moe_s, point.dense_s); seconds < point.least_s)
-          point.best = i, point.least_s = seconds;
+        if (const double seconds = paths[i].seconds(point.moe_s, point.dense_s); seconds < point.least_s) {
+          point.best = i;
+          point.least_s = seconds;
+        }
     }
   BackwardOptions few;
   while (few.paths.size() < kMostBackwards) {

@@ -408,7 +408,8 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   }
   const size_t lanes = shape_.lanes.size();
   std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // by lane, its range of links: [first, last)
-  first[lanes] = 0, last[lanes] = chain.size();
+  first[lanes] = 0;
+  last[lanes] = chain.size();
   for (size_t i = chain.size(); i-- > 0;)
     for (size_t lane = 0; lane < lanes; ++lane)
       if (is_on(chain[i], static_cast<int>(lane))) first[lane] = i;

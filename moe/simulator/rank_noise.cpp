@@ -103,7 +103,8 @@ JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), cells_(2 *
     const double lower_slope = (lower_end - lower) / width, upper_slope = (upper_end - upper) / width;
     cells_[cell_of(begin)] = {lower - lower_slope * begin, lower_slope};
     cells_[cell_of(-begin)] = {upper - upper_slope * begin, -upper_slope};
-    lower_end = lower, upper_end = upper;
+    lower_end = lower;
+    upper_end = upper;
   }
 }
 

@@ -93,7 +93,10 @@ void register_parts() {
 TEST(Registered, ALayerOfSuchPartsIsVerified) {
   register_parts();
   LayerShape layer = four_ranks().layer;
-  layer.gate = "renamed", layer.order = "rowwise", layer.dispatcher = "gathered", layer.hook = "scaled";
+  layer.gate = "renamed";
+  layer.order = "rowwise";
+  layer.dispatcher = "gathered";
+  layer.hook = "scaled";
   const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   LocalLayers layers(shape, {});
   layers.run(plan_for(shape, "fsmoe", 2, 2));
@@ -124,13 +127,16 @@ TEST(Registered, ExpertsRunInEveryDegreeAlike) {
 TEST(Registered, PricesAreOfTheirOwnRows) {
   register_parts();
   LayerShape layer = four_ranks().layer;
-  layer.gate = "renamed", layer.dispatcher = "gathered";
+  layer.gate = "renamed";
+  layer.dispatcher = "gathered";
   const LayerCase shape = complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
   Profile profile = nominal_profile(complete(four_ranks().layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged));
   profile.source = "made up";
   for (CommRow row : std::vector(profile.comm)) {
     if (row.op != Op::alltoall) continue;
-    row.algorithm = "gathered", row.alpha_s = 3, row.beta_s_per_byte = 1e-30;
+    row.algorithm = "gathered";
+    row.alpha_s = 3;
+    row.beta_s_per_byte = 1e-30;
     profile.comm.push_back(row);
   }
   profile.modules.push_back({.name = "gate:renamed", .seq = {}, .alpha_s = 2, .beta_s_per_flop = 1e-30});

@@ -73,7 +73,8 @@ int run(int64_t tokens, int64_t model_dim, int64_t experts, int rounds) {
       const double own = std::ranges::min(times.ours_s[phase]), plain = std::ranges::min(times.plain_s[phase]);
       row.insert(row.end(), {fmt::format("{:.3f}", own * 1e3), fmt::format("{:.3f}", plain * 1e3),
                              fmt::format("{:.2f}x", plain / own)});
-      ours_s += own, plain_s += plain;
+      ours_s += own;
+      plain_s += plain;
     }
     row.push_back(fmt::format("{:.2f}x", plain_s / ours_s));
     table.add(std::move(row));

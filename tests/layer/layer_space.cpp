@@ -152,7 +152,9 @@ LayerCase shape_of(const Point& point) {
   layer.causal = point[14] != 2;
   layer.bias = point[15] == 1 && point[10] < kLatent;  // latent attention has none
   layer.dtype = DType::float64;
-  layer.gate = name(0), layer.order = name(1), layer.dispatcher = name(2);
+  layer.gate = name(0);
+  layer.order = name(1);
+  layer.dispatcher = name(2);
   layer.ffn = ffn_from(name(3), "ffn");
   if (const int64_t block = block_of(layer.ffn); block > 1) {  // a rank has whole ones
     if (heads == 10) layer.heads = 8, layer.kv_heads = 4;      // which fewest columns have

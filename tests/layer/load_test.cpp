@@ -8,8 +8,14 @@ namespace {
 
 LayerCase hot_case() {
   LayerShape layer;
-  layer.batch = 2, layer.seq = 16, layer.model_dim = 16, layer.hidden = 16, layer.heads = 4;
-  layer.experts = 4, layer.top_k = 2, layer.capacity_factor = 1;
+  layer.batch = 2;
+  layer.seq = 16;
+  layer.model_dim = 16;
+  layer.hidden = 16;
+  layer.heads = 4;
+  layer.experts = 4;
+  layer.top_k = 2;
+  layer.capacity_factor = 1;
   ParallelShape parallel;
   parallel.nodes = parallel.ranks_per_node = 2;
   return complete(layer, parallel, Rounding::ragged);

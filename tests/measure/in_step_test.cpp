@@ -34,7 +34,8 @@ class Spans {
     for (const TaskTime& t : ranks) ranks_.push_back({t});
   }
   Spans& begin(size_t rank, double at_s, std::string machine, int cores) {
-    begin_s_[rank] = at_s, machines_[rank] = {std::move(machine), cores};
+    begin_s_[rank] = at_s;
+    machines_[rank] = {std::move(machine), cores};
     return *this;
   }
   double computation() const { return seconds(GroupKind::none); }

@@ -120,7 +120,8 @@ TEST(OpCases, SendsAreOfPairsOverEachNetworkThatThereIs) {
                                                         {3, 1, Names{"sendrecv inter 2"}},
                                                         {1, 3, Names{"sendrecv intra 2"}},
                                                         {1, 1, Names{}}}) {
-    cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
+    cluster.nodes = nodes;
+    cluster.ranks_per_node = ranks_per_node;
     const auto cases = real_cases(cluster, "gloo");
     EXPECT_EQ(series_of(cases, Op::sendrecv), expected) << nodes << " x " << ranks_per_node;
     for (const OpCase& c : cases) {
@@ -133,7 +134,8 @@ TEST(OpCases, SendsAreOfPairsOverEachNetworkThatThereIs) {
 
 TEST(OpCases, SumsAreOfTheGroupsAskedForOnceEach) {
   Profile cluster;
-  cluster.nodes = 4, cluster.ranks_per_node = 2;
+  cluster.nodes = 4;
+  cluster.ranks_per_node = 2;
   const std::vector<std::pair<Network, RankGroup>> sums{
       {Network::inter, {2, 2}}, {Network::inter, {2, 2}}, {Network::inter, {4, 2}}};
   EXPECT_EQ(series_of(real_cases(cluster, "gloo", {}, DeviceKind::cpu, sums), Op::allreduce),
@@ -203,7 +205,8 @@ TEST(OpCases, ParmsPairNeedsNodesOfSeveralRanksAndTheirRows) {
   EXPECT_TRUE(emulated_parm_cases(cluster).empty()) << "without rows";
   cluster.nodes = 1;
   EXPECT_TRUE(real_parm_cases(cluster, "gloo").empty());
-  cluster.nodes = 2, cluster.ranks_per_node = 1;
+  cluster.nodes = 2;
+  cluster.ranks_per_node = 1;
   EXPECT_TRUE(real_parm_cases(cluster, "gloo").empty());
 }
 

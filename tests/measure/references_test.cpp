@@ -180,7 +180,8 @@ struct Sampled {
 
 Sampled sampled(double most_s) {
   OpSizes sizes;
-  sizes.begin = 1024, sizes.end = 4096;
+  sizes.begin = 1024;
+  sizes.end = 4096;
   std::vector<OpCase> cases = real_cases(host_cluster(), "local", sizes);
   std::erase_if(cases, [](const OpCase& c) { return c.op == Op::gemm; });
   OpSettings settings;

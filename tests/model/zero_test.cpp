@@ -133,7 +133,8 @@ TEST(Zero, StatesAreSharedOutWhole) {
         const int64_t bytes = 2 * w.value.bytes();  // two moments
         const int replicas = w.summed_over == SummedOver::edp ? p.edp : p.dp;
         ASSERT_EQ(bytes % replicas, 0);
-        expected += bytes / replicas, all += bytes;
+        expected += bytes / replicas;
+        all += bytes;
       }
     }
     EXPECT_EQ(whole.states_bytes, all);

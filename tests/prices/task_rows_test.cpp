@@ -22,7 +22,8 @@ void add_task_rows(Profile& profile, const LayerCase& shape, uint64_t seed) {
       TaskRow row{.name = task_row_name(kind, shape), .phase = phase, .dtype = shape.layer.dtype};
       for (size_t t = 0; t < kTerms; ++t) {
         row.s_per[t] = 1e-9 * random_uniform(seed, stream_of("task rows"), drawn++);
-        row.least[t] = 0, row.most[t] = 1e18;
+        row.least[t] = 0;
+        row.most[t] = 1e18;
       }
       profile.tasks.push_back(row);
     }
@@ -84,7 +85,8 @@ TEST(TaskRows, TellALayerThatIsOutsideOfWhatWasMeasured) {
   const auto notes = [&](double least, double most) {
     Profile profile = layer.profile;
     TaskRow row{.name = "attention", .dtype = shape.layer.dtype, .s_per = {0, 1e-12}};
-    row.least[1] = least * terms[1], row.most[1] = most * terms[1];
+    row.least[1] = least * terms[1];
+    row.most[1] = most * terms[1];
     profile.tasks.push_back(row);
     const LayerPricer pricer(profile, shape);
     pricer.dense_seconds(TaskKind::attention, Phase::forward);

@@ -40,7 +40,10 @@ class ExpectedLanes {
     const bool forward = phase == Phase::forward;
     r_ = forward ? plan.degree_forward : plan.degree_backward;
     order_ = forward ? decision.order_forward : decision.order_backward;
-    forward ? forward_steps() : backward_steps();
+    if (forward)
+      forward_steps();
+    else
+      backward_steps();
   }
 
   std::string on(const Lane& lane) const {

@@ -224,7 +224,11 @@ TEST(Volumes, GradientTensorsAreTheLargestRanksShards) {
       for (const int mp : {1, 2, 4, 8}) {
         if (heads % kv != 0 || heads < mp) continue;
         LayerShape layer;
-        layer.model_dim = 64 * heads, layer.hidden = 64, layer.heads = heads, layer.kv_heads = kv, layer.seq = 64;
+        layer.model_dim = 64 * heads;
+        layer.hidden = 64;
+        layer.heads = heads;
+        layer.kv_heads = kv;
+        layer.seq = 64;
         const LayerCase c = complete(layer, {.nodes = 2, .ranks_per_node = mp, .mp = mp, .esp = 1}, Rounding::ragged);
         std::vector<int64_t> keys(mp), queries(keys.size());
         for (int head = 0; head < std::max(kv, mp); ++head) ++keys[head % mp];

@@ -126,8 +126,10 @@ TEST(Record, RandomGroupsReadBackAsTheirCases) {
       record.emulated = draw(3) == 0;
       record.dilation = static_cast<double>(1 + draw(2));
       if (draw(3) == 0) record.status = CaseStatus::unsupported, record.reason = draw(2) == 0 ? "no" : "";
-      if (draw(4) != 0)
-        record.schedule = fmt::format("s{}", draw(2)), record.degree_forward = static_cast<int>(draw(3));
+      if (draw(4) != 0) {
+        record.schedule = fmt::format("s{}", draw(2));
+        record.degree_forward = static_cast<int>(draw(3));
+      }
       for (uint64_t f = draw(4); f-- > 0;) record.prediction.set(fmt::format("p{}", f), scalar());
       for (uint64_t f = draw(2); f-- > 0;) record.summary.set(fmt::format("s.{}", f), scalar());
       if (draw(2) == 0) record.bound_s = static_cast<double>(draw(2));

@@ -52,7 +52,8 @@ class Everything {
       if (!adaptive || pricer_.profile().contention.none()) continue;
       d.gar_after_bytes = bytes - first;  // all that is not in the MoE part
       best = std::min(best, seconds(d, Phases::backward));
-      d.gar_in_moe_bytes = 0, d.gar_after_bytes = first;  // none in the MoE part
+      d.gar_in_moe_bytes = 0;
+      d.gar_after_bytes = first;  // none in the MoE part
       best = std::min(best, seconds(d, Phases::backward));
     }
     return best;

@@ -41,7 +41,8 @@ double least_of_all(LayerSearch& search, const LayerPricer& pricer, int degree) 
       backward = std::min(backward, seconds());
       d.gar_after_bytes = all - first;  // none beside the dense part
       backward = std::min(backward, seconds());
-      d.gar_in_moe_bytes = 0, d.gar_after_bytes = first;  // none in the MoE part
+      d.gar_in_moe_bytes = 0;
+      d.gar_after_bytes = first;  // none in the MoE part
       backward = std::min(backward, seconds());
     }
   return forward + backward;

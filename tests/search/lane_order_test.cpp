@@ -30,8 +30,10 @@ class Draw {
                          chunks(degree, equal, 1),          0};
     if (random_bits(seed_, 3, index_++) % 2 == 0) t.gradients = seconds(4);
     if (random_bits(seed_, 4, 0) % 3 == 0) t.shared = seconds(4);
-    if (t.shared > 0 && random_bits(seed_, 4, 1) % 2 == 0)
-      t.shared_allgather = seconds(3), t.shared_reducescatter = seconds(3);
+    if (t.shared > 0 && random_bits(seed_, 4, 1) % 2 == 0) {
+      t.shared_allgather = seconds(3);
+      t.shared_reducescatter = seconds(3);
+    }
     return t;
   }
 

@@ -130,7 +130,8 @@ TEST(ModelContention, TheBoundOfGradientsAtTheEndCountsTheOutputProjection) {
   const Profile profile = find_profile("testbed-b");
   const Model file = on_cluster(find_model("mixtral-7b@fsmoe"), profile.name);
   ParallelShape parallel = file.parallel;
-  parallel.nodes = profile.nodes, parallel.ranks_per_node = profile.ranks_per_node;
+  parallel.nodes = profile.nodes;
+  parallel.ranks_per_node = profile.ranks_per_node;
   ModelShape model{complete(file.layer, parallel, Rounding::ragged), file.layers, 1};
   add_ends(model, file.vocabulary, file.tied_embedding);
   ASSERT_GT(model.head_gradient_bytes, 0);

@@ -259,7 +259,10 @@ void compare_shared(const HeadsShape& whole, int ranks, int64_t tile) {
   std::vector<double> dk(expected_dk.view().elements()), dv(dk.size());
   for (int rank = 0; rank < ranks; ++rank) {
     HeadsShape shape = whole;
-    shape.tokens = own, shape.ranks = ranks, shape.rank = rank, shape.rank_stride = 2 * own * narrow;
+    shape.tokens = own;
+    shape.ranks = ranks;
+    shape.rank = rank;
+    shape.rank_stride = 2 * own * narrow;
     TensorStore kept;
     const auto heads = make_composed_heads(cpu_math(), shape, kept, nullptr, tile);
     const Tensor own_q = rows_of_rank(q, whole, ranks, rank), d_out = rows_of_rank(dy, whole, ranks, rank);

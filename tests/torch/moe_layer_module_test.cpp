@@ -110,7 +110,8 @@ TEST_P(MoeLayerModuleTest, TwentyStepsLowerTheLoss) {
       if (step == 0) begin = loss_now;
     }
     const std::lock_guard lock(mutex);
-    first[0] += begin, last[0] += loss_now;
+    first[0] += begin;
+    last[0] += loss_now;
   });
   EXPECT_LT(last[0], 0.6 * first[0]);
   std::cout << "loss " << first[0] << " -> " << last[0] << "\n";

@@ -32,7 +32,8 @@ commands::ChosenModel random_model(Draw& draw, int nodes, int ranks_per_node, st
   if (experts) l.fields.set(&LayerShape::experts, *experts);
   l.fields.set(&LayerShape::top_k, one_of(draw, {1, 2}));
   Profile cluster;
-  cluster.nodes = nodes, cluster.ranks_per_node = ranks_per_node;
+  cluster.nodes = nodes;
+  cluster.ranks_per_node = ranks_per_node;
   return commands::chosen_model({}, selection, cluster);
 }
 
@@ -164,7 +165,8 @@ void try_states(const ShapeRequest& request, commands::ChosenModel chosen, std::
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
       if (zero != request.fixed.zero.value_or(zero)) continue;
       if (recompute != Recompute::none && request.fixed.recompute) continue;
-      p.zero = zero, p.recompute = recompute;
+      p.zero = zero;
+      p.recompute = recompute;
       std::vector<Tried>& plans = all.emplace_back();
       for (const Schedule* schedule : request.schedules) {
         const RankedSchedule row = ranked({chosen, request.profile, request.degrees, {true, "--shape"}}, *schedule);
@@ -300,7 +302,9 @@ TEST(ShapeSearch, FindsWhatTryingAllFinds) {
       const ParallelShape& p = shape.model.shape.parallel;
       EXPECT_EQ(shape.model.shape.layer.batch * p.dp * shape.model.micro_batches,
                 chosen.model.shape.layer.batch * chosen.model.shape.parallel.dp);
-      sharded += p.zero, again += p.recompute == Recompute::selective, whole += p.recompute == Recompute::full;
+      sharded += p.zero;
+      again += p.recompute == Recompute::selective;
+      whole += p.recompute == Recompute::full;
       EXPECT_LE(shape.best.memory_bytes, profile.memory_bytes.value_or(std::numeric_limits<double>::max()));
     }
   }
@@ -410,7 +414,8 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
       const double passes_s = replayed_bound_s(*schedule, pricer, chosen, {}, shapes);
       EXPECT_LE(passes_s, most_s) << i << " " << schedule->name;
       ++checked, stages += groups.pp > 1, steps += model.step.planned, chunks += in_chunks;
-      close += (lanes_s + step_s) / row.total_s(), closest += passes_s / row.total_s();
+      close += (lanes_s + step_s) / row.total_s();
+      closest += passes_s / row.total_s();
     }
   }
   fmt::print("{} plans, lanes bound {:.0f} % of a plan's time, passes {:.0f} %\n", checked, 100 * close / checked,

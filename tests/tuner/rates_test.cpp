@@ -21,9 +21,12 @@ TEST(Rates, AreOfTokensAndOfTheModelsFlops) {
   l.fields.set(&LayerShape::heads, 4);
   l.fields.set(&LayerShape::experts, 8);
   l.fields.set(&LayerShape::top_k, 2);
-  l.mp = 2, l.ep = 2, l.esp = 1;
+  l.mp = 2;
+  l.ep = 2;
+  l.esp = 1;
   commands::ModelFlags flags;
-  flags.layers = 2, flags.micro_batches = 3;
+  flags.layers = 2;
+  flags.micro_batches = 3;
   Profile cluster;
   cluster.ranks_per_node = 4;
   commands::ChosenModel chosen = commands::chosen_model(flags, selection, cluster);

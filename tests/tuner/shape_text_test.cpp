@@ -53,7 +53,13 @@ TEST(ShapeText, KeepsItsWidth) {
       << text_of(found, 3);
   EXPECT_NE(text_of(found, 3).find("1 not reached in time: slower, some with less memory\n"), std::string::npos);
   ParallelShape& p = found.ranked.front().model.shape.parallel;
-  p.dp = 128, p.mp = 8, p.ep = 256, p.esp = 4, p.pp = 16, p.zero = 1, p.recompute = Recompute::selective;
+  p.dp = 128;
+  p.mp = 8;
+  p.ep = 256;
+  p.esp = 4;
+  p.pp = 16;
+  p.zero = 1;
+  p.recompute = Recompute::selective;
   found.ranked.front().model.micro_batches = 128;
   found.at_least_s /= 2;
   const std::string text = text_of(found, 3);

@@ -215,7 +215,9 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
     if (row.is_usable()) answer_.trials.push_back({trial(row.schedule->name.data(), row.total_s(), 2 * row.total_s())});
   answer_.trials.resize(2);
   answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
-  answer_.records_path = "results/r.jsonl", answer_.profile_path = "results/p.toml", answer_.trace_path = "t.json";
+  answer_.records_path = "results/r.jsonl";
+  answer_.profile_path = "results/p.toml";
+  answer_.trace_path = "t.json";
   answer_.next = "./moetune layerbench";
   const std::string text = text_of(answer_);
   EXPECT_LE(std::ranges::count(text, '\n'), 25) << text;
@@ -263,13 +265,20 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
 
 // Every framework in a shape of its own, each too long for one line.
 TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
-  answer_.cluster = "testbed-b", answer_.next = "./moetune layerbench";
+  answer_.cluster = "testbed-b";
+  answer_.next = "./moetune layerbench";
   answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
   for (const commands::Framework& framework : commands::frameworks()) {
     RankedShape plan{chosen_.model, answer_.ranking[1]};
     plan.model.micro_batches = 128 + static_cast<int>(answer_.of_frameworks.size());
     ParallelShape& p = plan.model.shape.parallel;
-    p.dp = 128, p.mp = 8, p.ep = 256, p.esp = 4, p.pp = 16, p.zero = 1, p.recompute = Recompute::full;
+    p.dp = 128;
+    p.mp = 8;
+    p.ep = 256;
+    p.esp = 4;
+    p.pp = 16;
+    p.zero = 1;
+    p.recompute = Recompute::full;
     if (!framework.runs_all()) answer_.of_frameworks.push_back({&framework, {plan}, std::nullopt, 0.05});
   }
   answer_.of_frameworks.back() = answer_.of_frameworks.front();

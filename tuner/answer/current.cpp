@@ -99,7 +99,8 @@ std::vector<Change> changes() {
           group(&P::zero),
           [](Layout& l, const Layout& to) { l.model.shape.layer.batch = to.model.shape.layer.batch; },
           [](Layout& l, const Layout& to) {
-            l.model.order = to.model.order, l.model.virtual_stages = to.model.virtual_stages;
+            l.model.order = to.model.order;
+            l.model.virtual_stages = to.model.virtual_stages;
           },
           [](Layout& l, const Layout& to) { l.model.shape.parallel.ep_inside = to.model.shape.parallel.ep_inside; },
           group(&P::ep),

@@ -91,7 +91,8 @@ PlannedTimeline rank_layer(const RankingRequest& request, const LayerPricer& pri
   row.degrees_backward = {result.decision.degree_backward, result.decision.degree_backward};
   row.gar_in_moe_bytes = result.decision.gar_in_moe_bytes;
   row.gar_after_bytes = result.decision.gar_after_bytes;
-  row.forward_s = result.forward_s, row.backward_s = result.backward_s;
+  row.forward_s = result.forward_s;
+  row.backward_s = result.backward_s;
   row.bound_s = result.bound.total_s();
   row.gap = result.gap;
   check_memory(estimate_memory(memory_request(plan)), request.profile, row);
@@ -108,7 +109,8 @@ PlannedTimeline rank_model(const RankingRequest& request, const LayerPricer& pri
   row.variant = result.variant;
   row.degree_forward = result.decision.degree_forward;
   row.degrees_backward = backward_degrees(chosen.model, result.decision);
-  row.forward_s = result.last_forward_s, row.backward_s = result.total_s() - result.last_forward_s;
+  row.forward_s = result.last_forward_s;
+  row.backward_s = result.total_s() - result.last_forward_s;
   row.bound_s = result.bound_s;
   row.gap = result.gap();
   check_memory(commands::memory_of(chosen, memory_request(result.plan)), profile, row);

@@ -100,8 +100,13 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
 
 // Returns the flags with all groups set to the model's.
 commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
-  flags.dp = p.dp, flags.cp = p.cp, flags.cp_exchange = p.cp_exchange, flags.mp = p.mp, flags.ep = p.ep,
-  flags.esp = p.esp, flags.pp = p.pp;
+  flags.dp = p.dp;
+  flags.cp = p.cp;
+  flags.cp_exchange = p.cp_exchange;
+  flags.mp = p.mp;
+  flags.ep = p.ep;
+  flags.esp = p.esp;
+  flags.pp = p.pp;
   flags.placement = placement_name(p);
   return flags;
 }

@@ -396,7 +396,8 @@ ErrorParts error_parts(const std::vector<commands::LayerOutcome>& outcomes) {
   double all_predicted_s = 0, all_run_s = 0;
   for (const CaseRecord* record : runs_of(outcomes)) {
     if (!ran_well(*record)) continue;
-    all_predicted_s += predicted_s(*record), all_run_s += run_s(*record);
+    all_predicted_s += predicted_s(*record);
+    all_run_s += run_s(*record);
     for (const auto& [name, value] : record->summary)
       if (name.starts_with(commands::kExcess))
         excess_s[name.substr(commands::kExcess.size())] += record->summary.number(name, record->key);

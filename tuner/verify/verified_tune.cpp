@@ -50,7 +50,8 @@ class VerifiedTune {
     const measure::CoreTimes cores = *target_.ranks.cores;
     const double measured_s = now_s();
     found_.rows = swept_by(found_.fitted.profile);
-    found_.measuring_s = measured_s - begin_s, found_.planning_s = now_s() - measured_s;
+    found_.measuring_s = measured_s - begin_s;
+    found_.planning_s = now_s() - measured_s;
     tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
                      found_.planning_s));
     if (!found_.whole_grid)

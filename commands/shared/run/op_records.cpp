@@ -284,11 +284,14 @@ Profile measured_profile(const Target& target, RecordWriter& writer, const OpReq
   size_t weak = 0;
   for (const FitWarning& warning : fit_warnings(fitted)) {
     weak += warning.weak;
-    warning.weak ? log_decision(warning.text) : log_warning(warning.text);
+    if (warning.weak)
+      log_decision(warning.text);
+    else
+      log_warning(warning.text);
   }
   if (weak > 0)
-    log_warning(fmt::format("{} of {} rows are weak, what they price is labelled (--verbose names them)", weak,
-                            fitted.rows.size() + fitted.profile.tasks.size()));
+    log_warning(fmt::format("{} of {} rows have a weak fit; prices that use them are labelled (--verbose names them)",
+                            weak, fitted.rows.size() + fitted.profile.tasks.size()));
   return fitted.profile;
 }
 

@@ -17,10 +17,12 @@ std::string first_rows(const std::string& rows) {
   constexpr size_t kNamed = 2;
   size_t named = 0, more = 0, end = rows.size();
   for (size_t at = rows.find("; "); at != std::string::npos; at = rows.find("; ", at + 1))
-    if (++named == kNamed)
-      end = at, more = 1;
-    else if (named > kNamed)
+    if (++named == kNamed) {
+      end = at;
+      more = 1;
+    } else if (named > kNamed) {
       ++more;
+    }
   return more > 0 ? fmt::format("{} and {} more", rows.substr(0, end), more) : rows;
 }
 

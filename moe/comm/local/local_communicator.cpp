@@ -39,7 +39,10 @@ class QueuedOperation {
   void run(Stream& stream) {
     ran_ = true;
     cpu::PaceClock* clock = stream.pace_clock();
-    clock != nullptr ? meet_on_stream(*clock) : meet_at_issue(stream);
+    if (clock != nullptr)
+      meet_on_stream(*clock);
+    else
+      meet_at_issue(stream);
   }
 
  private:

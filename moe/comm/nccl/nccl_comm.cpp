@@ -56,7 +56,10 @@ Comm::~Comm() {
     wait_a_little(begin_s);
     result = state_of(comm_);
   }
-  result == ncclSuccess ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
+  if (result == ncclSuccess)
+    ncclCommDestroy(comm_);
+  else
+    ncclCommAbort(comm_);
 }
 
 // Waits without the lock, since this takes until the last rank comes.

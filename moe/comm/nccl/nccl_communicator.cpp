@@ -210,7 +210,10 @@ void NcclCommunicator::launch(Operation operation, CommCall& call) {
     const auto queue = static_cast<cudaStream_t>(native);
     const auto run = [&](ncclComm_t comm) { return operation.run(operation.send, operation.receive, comm, queue); };
     // The events by which operations are watched would belong to the recording, where nobody may query them.
-    stream->recording() ? comm_->issue(what, run) : comm_->queue(what, run, queue, stream->failure());
+    if (stream->recording())
+      comm_->issue(what, run);
+    else
+      comm_->queue(what, run, queue, stream->failure());
   });
 }
 

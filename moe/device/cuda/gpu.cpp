@@ -49,7 +49,10 @@ Memory Gpu::allocate(int64_t bytes) {
   MOE_CHECK_CUDA(status);
   Memory memory(data, bytes, [gpu = shared_from_this()](void* owned) {
     cudaSetDevice(gpu->index_);
-    gpu->pooled_ ? cudaFreeAsync(owned, gpu->memory_stream_) : cudaFree(owned);
+    if (gpu->pooled_)
+      cudaFreeAsync(owned, gpu->memory_stream_);
+    else
+      cudaFree(owned);
   });
   if (pooled_) MOE_CHECK_CUDA(cudaStreamSynchronize(memory_stream_));
   return memory;

@@ -231,7 +231,10 @@ Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const Comm
   call.stream.launch([this, out, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
     Hook& hook = *layer_.parts.hook;
-    dispatches ? hook.before_dispatch(phase, out.rows, out.wire) : hook.before_combine(phase, out.rows, out.wire);
+    if (dispatches)
+      hook.before_dispatch(phase, out.rows, out.wire);
+    else
+      hook.before_combine(phase, out.rows, out.wire);
   });
   return {on_wire(rows.send, out.wire), on_wire(rows.receive, in.wire)};
 }
@@ -241,7 +244,10 @@ void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCa
   call.stream.launch([this, in, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
     Hook& hook = *layer_.parts.hook;
-    dispatches ? hook.after_dispatch(phase, in.wire, in.rows) : hook.after_combine(phase, in.wire, in.rows);
+    if (dispatches)
+      hook.after_dispatch(phase, in.wire, in.rows);
+    else
+      hook.after_combine(phase, in.wire, in.rows);
   });
 }
 

@@ -94,7 +94,8 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
       const int e = __shfl_xor_sync(kAllLanes, best_expert, by);
       if (v > best || (v == best && e < best_expert)) best = v, best_expert = e;
     }
-    last = best, last_expert = best_expert;
+    last = best;
+    last_expert = best_expert;
     if (lane_index() == 0) chosen[token * choices + choice] = best_expert;
   }
 }

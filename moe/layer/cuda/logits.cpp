@@ -110,7 +110,10 @@ class CosineLogits final : public GateLogits {
     math_.gemm(transpose(matrix(d_logits_)), matrix(tokens_units_.units), matrix(d_units_), Into::overwrite, {});
     units_backward(work(), tokens_units_.rows(), d_projected.data());
     units_backward(work(), expert_units_.rows(), d_units_.view().data());
-    adds ? math_.add(d_units_, weights_.d_embeddings()) : math_.assign(d_units_, weights_.d_embeddings());
+    if (adds)
+      math_.add(d_units_, weights_.d_embeddings());
+    else
+      math_.assign(d_units_, weights_.d_embeddings());
     weights_.projection().backward(pass);
   }
 

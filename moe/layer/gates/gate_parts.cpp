@@ -26,7 +26,8 @@ void SoftmaxScores<T>::forward(const T* logits, int64_t stride) {
     for (int64_t e = 0; e < experts_; ++e) sum += p[e] = std::exp(logits[e] - most);
     for (int64_t e = 0; e < experts_; ++e) p[e] /= sum;
     log_sum = most + std::log(sum);
-    logits += stride, p += experts_;
+    logits += stride;
+    p += experts_;
   }
 }
 
@@ -63,7 +64,8 @@ void SoftmaxScores<T>::backward(const Routing& routing, const T* dw, T* d, int64
     for (int64_t e = 0; e < experts_; ++e) d[e] = -mean * p[e];
     for (int64_t c = 0; c < routing.choices; ++c)
       if (expert[c] >= 0) d[expert[c]] += dw[c] * p[expert[c]];
-    expert += routing.choices, dw += routing.choices;
+    expert += routing.choices;
+    dw += routing.choices;
   }
 }
 
@@ -178,7 +180,9 @@ void weigh_chosen_backward(const Routing& routing, const T* dw, T* d, int64_t st
     T mean = 0;
     for (int64_t c = 0; c < k; ++c) mean += weight[c] * dw[c];
     for (int64_t c = 0; c < k; ++c) d[expert[c]] = weight[c] * (dw[c] - mean);
-    weight += k, dw += k, expert += k;
+    weight += k;
+    dw += k;
+    expert += k;
   }
 }
 

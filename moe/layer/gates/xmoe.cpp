@@ -28,7 +28,8 @@ class UnitRows {
       for (int64_t j = 0; j < width_; ++j) squares += in[j] * in[j];
       scale = T(1) / std::max(std::sqrt(squares), static_cast<T>(1e-12));
       for (int64_t j = 0; j < width_; ++j) unit[j] = scale * in[j];
-      in += width_, unit += width_;
+      in += width_;
+      unit += width_;
     }
   }
 
@@ -39,7 +40,8 @@ class UnitRows {
       T along = 0;
       for (int64_t j = 0; j < width_; ++j) along += unit[j] * d[j];
       for (int64_t j = 0; j < width_; ++j) d[j] = scale * (d[j] - along * unit[j]);
-      d += width_, unit += width_;
+      d += width_;
+      unit += width_;
     }
   }
 

@@ -40,7 +40,8 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   int communicating = 0, computing = 0;
   for (const Edge& edge : edges) {
     if (communicating > 0 && computing == 0) exposed += edge.at_s - last;
-    communicating += edge.communicating, computing += edge.computing;
+    communicating += edge.communicating;
+    computing += edge.computing;
     last = edge.at_s;
   }
   return exposed;
@@ -104,7 +105,8 @@ Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
     const TaskTime& t = times[task.id];
     if (!has_time(t)) continue;
     busy[task.lane] += t.end_s - t.start_s;
-    begin = std::min(begin, t.start_s), end = std::max(end, t.end_s);
+    begin = std::min(begin, t.start_s);
+    end = std::max(end, t.end_s);
   }
   for (const double lane : busy) sum += lane;
   Overlap overlap{exposed_seconds(plan, times), 1};
@@ -174,7 +176,8 @@ std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const doub
     auto row = std::ranges::find_if(rows, same);
     if (row == rows.end()) {
       row = rows.insert(rows.end(), TaskComparison());
-      row->kind = task.kind, row->phase = task.phase;
+      row->kind = task.kind;
+      row->phase = task.phase;
       ratios.emplace_back();
     }
     ++row->tasks;

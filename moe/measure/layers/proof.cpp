@@ -67,8 +67,10 @@ void share_verdict(World& world, MeasuredRun& run) {
   for (const std::string& each : gather(world, std::vector{wrong}))
     if (!run.wrong && !each.empty()) run.wrong = each;
   for (size_t rank = 0; rank < errors.size(); ++rank)
-    if (errors[rank].front() > run.worst_error)
-      run.worst_error = errors[rank].front(), run.worst_tensor = tensors[rank];
+    if (errors[rank].front() > run.worst_error) {
+      run.worst_error = errors[rank].front();
+      run.worst_tensor = tensors[rank];
+    }
 }
 
 }  // namespace

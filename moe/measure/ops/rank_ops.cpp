@@ -142,7 +142,10 @@ void RankOps::prepare_module(const OpCase& c) {
 void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
   const int launches = iterations * std::max(1, kLaunchesOfAPhase * c.phases.count);
-  how.beside != nullptr ? gate_.close_with(how.beside->gate_) : gate_.close(launches + how.more);
+  if (how.beside != nullptr)
+    gate_.close_with(how.beside->gate_);
+  else
+    gate_.close(launches + how.more);
   stream_->mark(*start_);
   for (int i = 0; i < iterations; ++i) {
     if (how.paced && c.modelled_s > 0) stream_->mark(*op_start_);

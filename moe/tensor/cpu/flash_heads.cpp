@@ -36,8 +36,14 @@ class FlashHeads final : public AttentionHeads {
           of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[query], 0, shape_.causal,
           std::nullopt, scale_);
       of(d.q, query).copy_(dq);
-      query == 0 ? of(d.k).copy_(dk) : of(d.k).add_(dk);
-      query == 0 ? of(d.v).copy_(dv) : of(d.v).add_(dv);
+      if (query == 0)
+        of(d.k).copy_(dk);
+      else
+        of(d.k).add_(dk);
+      if (query == 0)
+        of(d.v).copy_(dv);
+      else
+        of(d.v).add_(dv);
     }
   }
 

@@ -138,8 +138,10 @@ void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into)
       for (int64_t i = begin; i < end; ++i) {
         const T* row = rows.row[i] < 0 ? nullptr : table.as<T>() + rows.row[i] * width;
         T* to = out.as<T>() + i * width;
-        if (into == Into::overwrite)
-          row ? std::copy_n(row, width, to) : std::fill_n(to, width, T(0));
+        if (into == Into::overwrite && row)
+          std::copy_n(row, width, to);
+        else if (into == Into::overwrite)
+          std::fill_n(to, width, T(0));
         else if (row)
           add_scaled(row, T(1), to, width);
       }

@@ -318,7 +318,8 @@ TEST_F(CompareCases, OneKeyOfTwoQuestionsIsTwoCases) {
 // A parameter that only some launches have tells them from the other side's, not from each other.
 TEST_F(CompareCases, LaunchesThatDifferFromTheOtherSidesAreRefused) {
   RunHeader early = made_header(), late = made_header();
-  early.started = "2026-01-01T00:00:00Z", late.started = "2026-01-02T00:00:00Z";
+  early.started = "2026-01-01T00:00:00Z";
+  late.started = "2026-01-02T00:00:00Z";
   CaseRecord plain = made_op("gemm", 1), one = plain, two = plain;
   one.parameters.set("iterations", int64_t{1});
   two.parameters.set("iterations", int64_t{2});

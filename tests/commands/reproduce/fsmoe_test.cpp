@@ -106,7 +106,8 @@ TEST(FsmoeFigures, DuplicatedTokensExplainDeepSpeedMoe) {
       for (const Figure& f : c.figures) {
         if (std::ranges::find(f.labels, "ds-moe") == f.labels.end() || !f.ours) continue;
         auto& [least, most] = off.try_emplace(f.convention, 9e9, -9e9).first->second;
-        least = std::min(least, *f.ours / *f.paper - 1), most = std::max(most, *f.ours / *f.paper - 1);
+        least = std::min(least, *f.ours / *f.paper - 1);
+        most = std::max(most, *f.ours / *f.paper - 1);
       }
   }
   EXPECT_NEAR(off.at("monta-baseline").first, -0.05, 5e-3);
@@ -227,7 +228,8 @@ TEST(FsmoeDegrees, PowersAreWhatTryingAllPairsGives) {
   int apart = 0;
   for (const GridLayer& layer : grid.layers) {
     ParallelShape shape;
-    shape.nodes = 8, shape.ranks_per_node = 4;
+    shape.nodes = 8;
+    shape.ranks_per_node = 4;
     if (layer.shape.heads != 8) continue;  // heads change nothing: a third of the layers
     const LayerPricer pricer(profile, complete(layer.shape, shape, grid.rounding));
     double best = 1e9;

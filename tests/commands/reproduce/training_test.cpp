@@ -42,7 +42,8 @@ TEST(KendallTau, CountsPairsThatAreNotTied) {
 
 TEST(TrainingSteps, TokensOfAGpu) {
   PublishedRun run = small_run();
-  run.global_batch = 2048, run.gpus = 256;
+  run.global_batch = 2048;
+  run.gpus = 256;
   EXPECT_NEAR(tokens_per_gpu(run, 22.42), 1461.56, 0.01);  // as XTuner prints it
 }
 
@@ -60,13 +61,20 @@ TEST(TrainingSteps, AreWhatTheirCostsAddUpTo) {
 // Returns the run's step as a plan of all of its micro-batches takes it, with so many layers and virtual stages.
 double planned_whole_s(const PublishedRun& run, int layers, int virtual_stages) {
   commands::Selection selection;
-  selection.cluster = "h100-8-nodes", selection.nodes = run.gpus / 8, selection.nearest = true;
+  selection.cluster = "h100-8-nodes";
+  selection.nodes = run.gpus / 8;
+  selection.nearest = true;
   selection.layer.dp = 8, selection.layer.cp = run.cp, selection.layer.mp = 1, selection.layer.pp = 2,
   selection.layer.ep = 8;
-  selection.layer.esp = 1, selection.layer.zero = 1, selection.layer.recompute = Recompute::selective;
+  selection.layer.esp = 1;
+  selection.layer.zero = 1;
+  selection.layer.recompute = Recompute::selective;
   const Profile profile = commands::chosen_profile(selection);
   commands::ModelFlags flags;
-  flags.model = run.model, flags.layers = layers, flags.micro_batches = 10, flags.pipeline = "1f1b";
+  flags.model = run.model;
+  flags.layers = layers;
+  flags.micro_batches = 10;
+  flags.pipeline = "1f1b";
   flags.virtual_stages = virtual_stages;
   commands::ChosenModel chosen = commands::chosen_model(flags, selection, profile);
   add_end_tasks(chosen.model, chosen.vocabulary);
@@ -88,7 +96,8 @@ TEST(TrainingSteps, ContinuedAreThoseReplayedWhole) {
 TEST(TrainingSteps, ContextParallelismIsPlanned) {
   PublishedRun run = small_run();
   const PredictedStep whole = predicted_step(run);
-  run.gpus *= 2, run.cp = 2;
+  run.gpus *= 2;
+  run.cp = 2;
   const PredictedStep shared = predicted_step(run);
   ASSERT_TRUE(shared.step_s) << shared.reason;
   const double planned_s = planned_whole_s(run, 48, 1);

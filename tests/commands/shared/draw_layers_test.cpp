@@ -29,8 +29,10 @@ TEST(DrawLayers, LieInsideTheGridAndAreMostlyNotOfIt) {
       // What was not drawn is a layer's of the grid.
       EXPECT_TRUE(std::ranges::any_of(grid.layers, [&](const GridLayer& l) {
         LayerShape same = layer.shape;
-        same.batch = l.shape.batch, same.seq = l.shape.seq;
-        same.model_dim = l.shape.model_dim, same.hidden = l.shape.hidden;
+        same.batch = l.shape.batch;
+        same.seq = l.shape.seq;
+        same.model_dim = l.shape.model_dim;
+        same.hidden = l.shape.hidden;
         return same == l.shape;
       })) << layer.name;
     }

@@ -79,7 +79,8 @@ TEST(RecordedLayer, SizesOfDegreesComeBack) {
   const LayerCase shape = complete({}, {2, 2}, Rounding::ragged);
   for (const DegreeChoice& asked : {DegreeChoice{2, 3}, DegreeChoice{1, 1, 4 << 20, 1 << 16}}) {
     CaseRecord record;
-    record.degree_forward = asked.forward, record.degree_backward = asked.backward;
+    record.degree_forward = asked.forward;
+    record.degree_backward = asked.backward;
     record.parameters = parameters_of(shape, "testbed-b", "a layer", asked);
     const DegreeChoice read = degrees_of(record);
     EXPECT_EQ(read.forward, asked.forward);

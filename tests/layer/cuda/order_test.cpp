@@ -28,8 +28,12 @@ struct Routed {
                sums_type(dtype), memory),
         reference(device, DType::float64) {
     Pair weights({device.tokens, s.choices}, sums_type(dtype), memory, 9);
-    device.weight = std::move(weights.device), reference.weight = std::move(weights.reference);
-    s.mixes() ? mix(s, dtype, memory) : choose(s);
+    device.weight = std::move(weights.device);
+    reference.weight = std::move(weights.reference);
+    if (s.mixes())
+      mix(s, dtype, memory);
+    else
+      choose(s);
   }
   void choose(const Shape& s) {
     for (int64_t t = 0; t < reference.tokens; ++t)
@@ -46,7 +50,8 @@ struct Routed {
   }
   void mix(const Shape& s, DType dtype, MemorySpace& memory) {
     Pair fills({device.tokens, s.choices}, sums_type(dtype), memory, 10);
-    device.fill = std::move(fills.device), reference.fill = std::move(fills.reference);
+    device.fill = std::move(fills.device);
+    reference.fill = std::move(fills.reference);
     const auto& d = device.device;
     cuda::mix_tokens(nullptr,
                      {s.groups, s.group_tokens, s.choices, s.experts, s.rows, nullptr, d.row.data(), d.slot_of.data(),
@@ -54,7 +59,9 @@ struct Routed {
                      d.expert.data());
     finish_test_device();
     device.fetch();
-    reference.expert = device.expert, reference.row = device.row, reference.filled = device.filled;
+    reference.expert = device.expert;
+    reference.row = device.row;
+    reference.filled = device.filled;
   }
   Routing device, reference;
 };

@@ -50,7 +50,9 @@ TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
 TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
   const auto written = [](const std::string& path, const std::string& name, int nodes) {
     Profile profile = find_profile("testbed-b");
-    profile.name = name, profile.nodes = nodes, profile.ranks_per_node = 2;
+    profile.name = name;
+    profile.nodes = nodes;
+    profile.ranks_per_node = 2;
     profile.comm.clear();
     profile.contention = {};
     std::ofstream file(path);
