@@ -70,7 +70,7 @@ Json models() {
 /// Cuts a text to one line of the terminal.
 std::string cut(std::string text) {
   text.resize(std::min(text.find('\n'), text.size()));
-  const auto room = static_cast<size_t>(output_columns_up_to(kMostColumns) - kIndentAndName);
+  const auto room = static_cast<size_t>(limited_output_columns(kMostColumns) - kIndentAndName);
   return text.size() <= room ? text : text.substr(0, text.find_last_of(' ', room - 3)) + " ..";
 }
 

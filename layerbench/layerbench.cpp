@@ -164,7 +164,7 @@ class Layerbench {
     const bool none_runs = std::ranges::all_of(layers_, [](const auto& layer) { return layer.refusal.has_value(); });
     jobs_.predicted_by =
         target_.measured || none_runs || options_.check_only || !options_.predict ? target_.cluster : measured();
-    const bool several = layers_.size() > 1 && target_.leads();
+    const bool several = layers_.size() > 1 && target_.is_leader();
     std::optional<Progress> progress;
     if (several) progress.emplace(fmt::format("running {} layers", layers_.size()));
     MeasuredWork work;
@@ -244,7 +244,7 @@ class Layerbench {
     if (auto outcome = known(layer)) return *std::move(outcome);
     commands::LayerOutcome outcome = run(layer, job_of(layer));
     append(outcome, writer_);
-    if (target_.leads() && !options_.trace.file.empty() && !traced_ && was_timed(outcome)) {
+    if (target_.is_leader() && !options_.trace.file.empty() && !traced_ && was_timed(outcome)) {
       commands::write_layer_trace(outcome, options_.trace);
       traced_ = true;
     }
@@ -281,7 +281,7 @@ int run_layerbench(const LayerbenchOptions& options, World* processes) {
   if (options.serve.serve) return run_serve(options, processes);
   Layerbench bench(options, processes);
   const LayerbenchResults results = bench.run();
-  if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  if (bench.target().is_leader()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const commands::LayerOutcome& outcome : results.outcomes)
     commands::require_sound(outcome, options.selection.grid.empty());
   return kOk;

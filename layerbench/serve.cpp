@@ -65,14 +65,14 @@ class ServeBench {
     const Profile profile = target_.measured ? target_.cluster : measured();
     const LayerPricer pricer(profile, served_.shape, commands::pricing_of(options_.selection));
     const PathProfile paths(routing_.profiled, commands::path_length(options_.serve));
-    if (target_.leads() && !options_.serve.write_profile.empty()) paths.write(options_.serve.write_profile);
+    if (target_.is_leader() && !options_.serve.write_profile.empty()) paths.write(options_.serve.write_profile);
     if (!target_.emulated) measure_costs(pricer, paths);
     Serving serving(pricer, setup_);
     for (const ServingVariant* variant : variants_)
       all_.push_back({variant, serving.run(*variant, routing_.served, &paths)});
     for (const PriceNote& note : serving.notes()) log_info(note.text());
     std::optional<Progress> progress;
-    if (target_.leads()) progress.emplace("serving batches");
+    if (target_.is_leader()) progress.emplace("serving batches");
     const auto batches =
         measure::serve_batches(serving, variants_, routing_.served, paths,
                                {.shape = runs_,
@@ -215,7 +215,7 @@ int run_serve(const LayerbenchOptions& options, World* processes) {
   require<Unsupported>(options.device == DeviceKind::cpu, "--device: found cuda, expected cpu with --serve");
   ServeBench bench(options, processes);
   bench.run();
-  if (bench.target().leads()) fmt::print("{}\n", options.json ? bench.json() : bench.text());
+  if (bench.target().is_leader()) fmt::print("{}\n", options.json ? bench.json() : bench.text());
   return kOk;
 }
 

@@ -133,7 +133,7 @@ std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& rec
 }  // namespace
 
 int run_microbench(const MicrobenchOptions& options, World* processes) {
-  if (options.kernels) return processes == nullptr || leads(*processes) ? run_kernel_bench(options) : 0;
+  if (options.kernels) return processes == nullptr || is_leader(*processes) ? run_kernel_bench(options) : 0;
   const commands::Target target = commands::target_of(options.cluster, commands::ranks_of(options, processes));
   const commands::OpRequest request = request_of(options, target);
   const bool has_tasks = times_tasks(options, target), has_ops = options.ops.empty() || !request.has_all();
@@ -144,7 +144,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   RecordWriter writer = target.open_records(path, options.asked, {});
   commands::share_done(target, writer);
   std::optional<Progress> progress;
-  if (target.leads())
+  if (target.is_leader())
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   const auto show = [&](double share) {
     if (progress) progress->at(share);
@@ -165,7 +165,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
                                   .records = std::move(records),
                                   .overheads = std::move(overheads)};
   writer.end();
-  if (target.leads()) {
+  if (target.is_leader()) {
     progress->done();
     fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   }

@@ -238,9 +238,9 @@ class Modelbench {
         options_.peak_flops);
     add_utilisation(results.use, results.outcome);
     append(results.outcome, writer_);
-    if (target_.leads() && !options_.trace.file.empty() && was_timed(results.outcome))
+    if (target_.is_leader() && !options_.trace.file.empty() && was_timed(results.outcome))
       commands::write_layer_trace(results.outcome, options_.trace);
-    if (target_.leads() && !options_.save_plan.empty() && !results.outcome.runs.front().plan.works.empty())
+    if (target_.is_leader() && !options_.save_plan.empty() && !results.outcome.runs.front().plan.works.empty())
       commands::save_plan(results.outcome.runs.front().plan, options_.save_plan);
     writer_.end();
     return results;
@@ -366,13 +366,13 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   try {
     found = bench.run();
   } catch (const measure::Stopped& stopped) {
-    if (bench.target().leads())
+    if (bench.target().is_leader())
       log_error(fmt::format("{}{}", stopped.what(),
                             options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint"));
     return kStoppedBySignal + (stopped_by > 0 ? stopped_by.load() : SIGTERM);
   }
   const ModelbenchResults& results = *found;
-  if (bench.target().leads()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
+  if (bench.target().is_leader()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   commands::require_sound(results.outcome, true);
   return kOk;
 }

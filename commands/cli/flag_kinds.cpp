@@ -25,7 +25,7 @@ constexpr size_t kColumn = 28;  // column in which a flag's description begins
 
 // Breaks lines that are too wide between words; descriptions continue in their column. An example is left whole.
 std::string wrapped(const std::string& text) {
-  const auto widest = static_cast<size_t>(output_columns_up_to(kMostColumns));
+  const auto widest = static_cast<size_t>(limited_output_columns(kMostColumns));
   std::string out;
   bool example = false;
   for (size_t begin = 0; begin < text.size();) {

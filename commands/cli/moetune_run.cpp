@@ -29,7 +29,8 @@ int run(int argc, char** argv) {
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {
     // All ranks write into the folders, but only the first one writes the files.
-    if (processes && !leads(*processes)) std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
+    if (processes && !is_leader(*processes))
+      std::erase_if(command->targets, [](const auto& t) { return !t.is_folder; });
     require_targets(command->targets);
     return command->call.run_layers(kHalf, processes.get());
   });

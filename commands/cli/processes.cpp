@@ -127,7 +127,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
     world = std::make_unique<OverNccl>(std::move(gloo), flags);
   else
     world = std::move(gloo);
-  if (leads(*world)) log_info(who_is_where(*world, launch));
+  if (is_leader(*world)) log_info(who_is_where(*world, launch));
   return world;
 }
 

@@ -20,7 +20,7 @@ std::vector<std::string> conventions_of(const Comparison& c) {
 }
 
 size_t columns_of(ReportStyle style) {
-  return style == ReportStyle::markdown ? kColumns : static_cast<size_t>(output_columns_up_to(kColumns));
+  return style == ReportStyle::markdown ? kColumns : static_cast<size_t>(limited_output_columns(kColumns));
 }
 
 std::string table_text(const TextTable& t, ReportStyle style) {

@@ -30,7 +30,7 @@ std::optional<int> output_columns() {
   return std::max<int>(kLeastColumns, size.ws_col);
 }
 
-int output_columns_up_to(int most) { return std::min(most, output_columns().value_or(most)); }
+int limited_output_columns(int max_columns) { return std::min(max_columns, output_columns().value_or(max_columns)); }
 
 void widen_output() { ::setenv("COLUMNS", std::to_string(kWidened).c_str(), 1); }
 

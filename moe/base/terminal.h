@@ -19,8 +19,8 @@ inline constexpr int kWidened = 1000000;
 
 /// The most columns of help, answers and lines under tables, however wide the output is.
 inline constexpr int kMostColumns = 120;
-/// Returns the width of the output in columns, but at most `most`.
-int output_columns_up_to(int most);
+/// Returns the width of the output in columns, but at most `max_columns`.
+int limited_output_columns(int max_columns);
 
 /// Breaks a line between words so that it fits the columns; continuation lines are indented.
 std::string fitted_line(std::string_view line, size_t indent = 2, std::optional<int> columns = output_columns());

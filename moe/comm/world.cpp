@@ -29,7 +29,7 @@ std::vector<std::string> gather_from(Communicator& all, const std::string& mine)
 
 }  // namespace
 
-bool leads(const World& world) { return world.here().front() == 0; }
+bool is_leader(const World& world) { return world.here().front() == 0; }
 
 std::vector<std::string> gather(World& world, std::vector<std::string> mine) {
   const std::vector<int> here = world.here();
@@ -55,7 +55,7 @@ std::vector<std::vector<double>> gather(World& world, const std::vector<std::vec
 
 std::string broadcast(World& world, std::string text) {
   std::vector<std::string> mine(world.here().size());
-  if (leads(world)) mine.front() = std::move(text);
+  if (is_leader(world)) mine.front() = std::move(text);
   return gather(world, std::move(mine)).front();
 }
 

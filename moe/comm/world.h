@@ -41,7 +41,7 @@ class World {
 };
 
 /// Returns whether this process runs rank 0, and so writes files and prints.
-bool leads(const World& world);
+bool is_leader(const World& world);
 
 /// Returns every rank's text, by rank, on all processes; `mine` holds the texts of here(). Blocking; every process
 /// calls it, outside of run().

@@ -60,7 +60,7 @@ struct BenchRanks {
   std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // speeds in all measurements on these ranks
 
   /// Returns whether this process decides by the clock, and keeps the results.
-  bool leads() const { return processes == nullptr || moe::leads(*processes); }
+  bool is_leader() const { return processes == nullptr || moe::is_leader(*processes); }
   /// Returns the least of all processes' `own`; all of them call it.
   double least(double own) const {
     if (processes == nullptr) return own;

@@ -295,7 +295,7 @@ std::string three_digits(double seconds) {
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
   std::string text(label);
   size_t width = label.size();
-  const auto widest = static_cast<size_t>(output_columns_up_to(kMostColumns));
+  const auto widest = static_cast<size_t>(limited_output_columns(kMostColumns));
   for (size_t i = 0; i < items.size(); ++i) {
     const bool fits = width + 2 + items[i].size() <= widest;
     if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());

@@ -317,7 +317,7 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, siz
   notes.insert(notes.begin(), folded.begin(), folded.end());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
-  const std::optional<int> widest = tight ? output_columns_up_to(kMostColumns) : output_columns();
+  const std::optional<int> widest = tight ? limited_output_columns(kMostColumns) : output_columns();
   const std::string text = begin + table.table(kMostColumns).text(widest);
   return notes.empty() ? text : text + packed_lines(kIndent, notes);
 }

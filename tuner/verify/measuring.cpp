@@ -23,7 +23,7 @@ MeasuredTarget measured_target(const commands::Target& target, RecordWriter& wri
                     target.cluster.name);
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;
-  if (target.leads())
+  if (target.is_leader())
     progress.emplace(fmt::format("1/2 measuring {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));
   commands::OpRequest request;
   request.settings.repetitions = kRepetitions;

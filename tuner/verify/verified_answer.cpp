@@ -72,7 +72,7 @@ class VerifiedAnswer {
                   (model ? " --steps 20" : " --tasks");
     append_answer(writer_, answer);
     writer_.end();
-    if (!target_.leads()) return kOk;
+    if (!target_.is_leader()) return kOk;
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
     if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
     for (const Trial& trial : answer.trials) require_right(trial.record);
@@ -205,13 +205,13 @@ class VerifiedAnswer {
     if (!target_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
     std::optional<Progress> progress;
-    if (target_.leads())
+    if (target_.is_leader())
       progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
     const commands::LayerOutcome outcome = outcome_of(job);
     for (const commands::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
     if (answer.current && answer.current->is_usable()) try_current(job, *answer.current, answer);
     if (progress) progress->done();
-    if (target_.leads() && was_timed(outcome)) {
+    if (target_.is_leader() && was_timed(outcome)) {
       commands::TraceFlags trace = options_.trace;
       if (trace.file.empty()) trace.file = beside(".trace.json");
       answer.trace_path = trace.file;

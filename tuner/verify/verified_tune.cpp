@@ -42,7 +42,7 @@ class VerifiedTune {
   }
 
   int run() {
-    if (writer_.resumed() && target_.leads())
+    if (writer_.resumed() && target_.is_leader())
       log_info(fmt::format("{}: the last run was broken off; {} cases are done", found_.records_path, writer_.done()));
     if (found_.whole_grid) tell_time();
     const double begin_s = now_s();
@@ -61,7 +61,7 @@ class VerifiedTune {
     const RunFigures figures = figures_of(found_.outcomes);
     append_answer(figures);
     writer_.end();
-    if (target_.leads()) {
+    if (target_.is_leader()) {
       fmt::print("{}\n", options_.json ? document_text(json_of(found_, figures)) : text_of(found_, figures));
       if (figures.doubtful()) log_warning(doubt_text(figures));
     }
@@ -167,7 +167,7 @@ class VerifiedTune {
   }
 
   void tell(const std::string& text) const {
-    if (target_.leads()) log_decision(text);
+    if (target_.is_leader()) log_decision(text);
   }
 
   // Prints how long the run will take. For a machine's own unpaced threads there is no estimate yet.
@@ -238,7 +238,7 @@ class VerifiedTune {
   void run_layers() {
     const std::vector<const commands::SweepRow*> chosen = chosen_rows();
     std::optional<Progress> progress;
-    if (target_.leads())
+    if (target_.is_leader())
       progress.emplace(fmt::format("2/2 running {} layers under {} schedules", chosen.size(), found_.verified.size()));
     std::vector<double> amounts;
     for (const commands::SweepRow* row : chosen) amounts.push_back(is_open(*row) ? predicted_seconds(*row) : 0);
@@ -257,7 +257,7 @@ class VerifiedTune {
     commands::TraceFlags trace = options_.trace;
     if (trace.file.empty()) trace.file = beside_records(found_.records_path, ".trace.json");
     found_.trace_path = trace.file;
-    if (target_.leads()) commands::write_layer_trace(outcome, trace);
+    if (target_.is_leader()) commands::write_layer_trace(outcome, trace);
   }
 
   const TuneOptions& options_;

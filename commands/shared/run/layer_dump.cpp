@@ -169,7 +169,7 @@ void dump_layers(const std::string& folder, World& world, std::span<measure::Ran
   for (size_t i = 0; i < ranks.size(); ++i)
     files.push_back(RankDump(*ranks[i], world.here()[i], !measure::one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
-  if (!leads(world)) return;
+  if (!is_leader(world)) return;
   Json manifest = manifest_of(ranks.front()->cells(), plan);
   double loss = 0;
   for (const std::string& file : files) {

@@ -269,7 +269,7 @@ void add_lane_records(const Target& target, RecordWriter& writer, const std::vec
   if (target.measured) return;
   if (target.leader_says(writer.find("overhead") != nullptr)) return take_known(writer, records);
   const auto keep = [&](const CaseRecord& record) {
-    if (!target.leads()) return;
+    if (!target.is_leader()) return;
     writer.append_new(record);
     records.push_back(record);
   };

@@ -337,7 +337,7 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   PlannedSchedule planned = plan(job, schedule, degrees);
   const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::most_proxy_packing(job.shape()) : ep;
   const auto warn = [&](int packing, std::string_view why) {
-    if (job.settings.ranks.leads())
+    if (job.settings.ranks.is_leader())
       log_warning(
           fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name, packing, why));
   };

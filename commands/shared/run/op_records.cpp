@@ -105,7 +105,7 @@ class Attempts {
     std::vector<size_t> repeated;
     for (const size_t i : series)
       if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
-    if (target_.leads())
+    if (target_.is_leader())
       for (const size_t i : repeated)
         log_decision(fmt::format("{}: {:.1f} us, to be measured again", key_of(i, 0),
                                  1e6 * records_[i].back().summary.number("median_s", key_of(i, 0))));
@@ -259,7 +259,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
   const double begin_s = now_s(), tasks_s = begin_s - tasks_begin_s;
   request.without = measured_series(records);
   std::ranges::move(measured_ops(target, writer, request, progress, work), std::back_inserter(records));
-  if (target.leads() && !target.emulated)
+  if (target.is_leader() && !target.emulated)
     log_decision(fmt::format("measuring tasks of {} took {:.1f} s, operations and lanes {:.1f} s",
                              counted(static_cast<int64_t>(layers.size()), "layer"), tasks_s, now_s() - begin_s));
   for (const CaseRecord& record : records) require_right(record);
@@ -275,7 +275,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers) {
   std::optional<Progress> progress;
-  if (target.leads()) progress.emplace("measuring " + target.cluster.name);
+  if (target.is_leader()) progress.emplace("measuring " + target.cluster.name);
   const FittedProfile fitted = measure_and_fit(target, writer, request, layers, [&](double share) {
     if (progress) progress->at(share);
   });

@@ -39,7 +39,7 @@ void record_routing(const std::string& file, World& world, std::span<measure::Ra
   std::vector<std::vector<double>> own;
   for (const measure::RankRun* rank : ranks) own.push_back(lines_of(*rank));
   const std::vector<std::vector<double>> all = gather(world, own);
-  if (!leads(world)) return;
+  if (!is_leader(world)) return;
   const auto width = static_cast<size_t>(2 + layer.top_k);
   std::vector<RoutedToken> lines;
   for (const std::vector<double>& rank : all)

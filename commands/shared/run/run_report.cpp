@@ -142,7 +142,7 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
       bytes.push_back((each + packed) * static_cast<double>(ranks));
     }
     ends = batches_that_fit(bytes, kShareOfFree * free_bytes(settings.ranks));
-    if (ends.size() > 1 && settings.ranks.leads())
+    if (ends.size() > 1 && settings.ranks.is_leader())
       log_warning(fmt::format(
           "the {} has no memory for {} schedules at once: found room for {}, so they are timed in {} batches",
           settings.ranks.device == DeviceKind::cuda ? "GPU" : "machine", planned.size(), ends.front(), ends.size()));

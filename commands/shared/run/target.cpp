@@ -150,7 +150,7 @@ RecordWriter Target::open_records(const std::string& path, const Asked& asked, s
   if (ranks.attention == AttentionBy::torch) open_torch_cuda();
   files.push_back(cluster.file);
   if (ranks.processes != nullptr) require_same_files(*ranks.processes, files);
-  if (!leads()) return RecordWriter(path);
+  if (!is_leader()) return RecordWriter(path);
   Fields fields = fields_of(*this);
   if (ranks.attention == AttentionBy::torch) fields.set("attention", "torch");
   return RecordWriter(path, {asked, std::move(files), fields});
@@ -173,7 +173,7 @@ std::string Target::place() const {
 void share_done(const Target& target, RecordWriter& writer) {
   if (target.ranks.processes == nullptr) return;
   const std::string lines = broadcast(*target.ranks.processes, writer.done_lines());
-  if (!target.leads()) writer.take_done(lines);
+  if (!target.is_leader()) writer.take_done(lines);
 }
 
 measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {

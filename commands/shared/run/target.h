@@ -18,7 +18,7 @@ struct Target {
 
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
   /// Returns whether this process writes and prints.
-  bool leads() const { return ranks.leads(); }
+  bool is_leader() const { return ranks.is_leader(); }
   /// Returns the leading process's `own`; every process of the target calls it.
   bool leader_says(bool own) const;
   /// Returns the cluster's name, with the threads of each rank where they compute.

@@ -287,7 +287,7 @@ std::vector<CommRow> rows_of_tasks(const LayerJob& job) {
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer) {
   std::vector<CaseRecord> records;
   const auto refusal = refusal_of([&] { records = measure(target, job, writer); }, target.ranks.processes);
-  if (!target.leads()) return records;
+  if (!target.is_leader()) return records;
   if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
   for (const CaseRecord& record : records) writer.append_new(record);
   return records;

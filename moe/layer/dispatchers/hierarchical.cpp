@@ -45,7 +45,7 @@ class OneDimensional final : public Dispatcher {
  public:
   explicit OneDimensional(const DispatcherSetup& setup)
       : ep_(setup.ep), memory_(setup.memory), ranks_(split_by_node(setup, "1dh")) {
-    if (ranks_.flat() || !leads()) return;
+    if (ranks_.flat() || !is_leader()) return;
     for (Memory* buffer : {&one_, &other_}) *buffer = memory_.allocate(setup.most_bytes * ranks_.per_node());
   }
 
@@ -55,12 +55,12 @@ class OneDimensional final : public Dispatcher {
     const int64_t whole = block * ep_.size();
     const std::vector<int64_t> own = to_leader(whole), all = of_node(whole);
     ranks_.node->alltoallv(b.send, own, one_.data(), all, unpaced(call));
-    if (leads()) exchange_nodes(block, call);
+    if (is_leader()) exchange_nodes(block, call);
     ranks_.node->alltoallv(other_.data(), all, b.receive, own, unpaced(call));
   }
 
  private:
-  bool leads() const { return ranks_.node->rank() == 0; }
+  bool is_leader() const { return ranks_.node->rank() == 0; }
   /// Returns the bytes that go to each rank of the node: all to the leader.
   std::vector<int64_t> to_leader(int64_t bytes) const {
     std::vector<int64_t> blocks(ranks_.per_node());
@@ -68,7 +68,7 @@ class OneDimensional final : public Dispatcher {
     return blocks;
   }
   std::vector<int64_t> of_node(int64_t bytes) const {
-    return std::vector<int64_t>(static_cast<size_t>(ranks_.per_node()), leads() ? bytes : 0);
+    return std::vector<int64_t>(static_cast<size_t>(ranks_.per_node()), is_leader() ? bytes : 0);
   }
 
   void exchange_nodes(int64_t block, CommCall call) {

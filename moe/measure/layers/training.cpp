@@ -176,7 +176,7 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
     written.emplace_back();
   }
   gather(world, written);  // after this gather, all have written
-  if (!leads(world)) return;
+  if (!is_leader(world)) return;
   write_gpt2(file, gpt2_shape(plan), complete_checkpoint(parts, 0, world.ranks(), ""));
   std::error_code error;
   std::filesystem::remove_all(parts, error);

@@ -104,7 +104,7 @@ class LaneBench {
 
 LaneTimes bench_lanes(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings) {
   OpRunner runner(ranks, cases, settings.timeout_s);
-  if (!ranks.leads()) {
+  if (!ranks.is_leader()) {
     runner.follow();
     return {};
   }

@@ -99,7 +99,7 @@ class Series {
 void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings,
                const OpSink& sink, const std::vector<size_t>& open) {
   Series series(ranks, cases, settings, sink);
-  if (!ranks.leads()) return series.runner().follow();
+  if (!ranks.is_leader()) return series.runner().follow();
   interleave_repetitions();
   size_t done = 0;
   for (size_t begin = 0; begin < cases.size();) {

@@ -33,7 +33,7 @@ class SilentWorld final : public World {
 
 TEST(Target, ThreadsEmulateAProfileOrAreMeasuredThemselves) {
   const Target emulated = target_of("testbed-b", {});
-  EXPECT_TRUE(emulated.emulated && emulated.measured && emulated.leads());
+  EXPECT_TRUE(emulated.emulated && emulated.measured && emulated.is_leader());
   EXPECT_EQ(emulated.cluster.nodes, 8);
   EXPECT_EQ(emulated.backend(), "local");
   const Target host = target_of("host", {});
@@ -104,7 +104,7 @@ TEST(Target, OnlyTheProcessThatLeadsWritesRecords) {
   for (const int rank : {1, 0}) {
     SilentWorld process(rank);
     const Target target = target_of("host", {&process});
-    EXPECT_EQ(target.leads(), rank == 0);
+    EXPECT_EQ(target.is_leader(), rank == 0);
     const std::string path = scratch.path("records.jsonl");
     target.open_records(path, {}, {}).end();
     EXPECT_EQ(std::filesystem::exists(path), rank == 0);
