@@ -265,7 +265,7 @@ void read_windows(const FamilyKeys& keys, PublishedModel& m) {
   if (rule == MixerRule::use_window_key) {
     keys.has("max_window_layers");
     if (keys.flag("use_sliding_window") && !keys.has("layer_types"))
-      keys.fail("use_sliding_window", "true", "false, or layer_types to name the layers with a window");
+      keys.fail("use_sliding_window", "true", "layer_types, which names the windowed layers");
   }
   const bool every_layer = window > 0 && (rule == MixerRule::uniform || rule == MixerRule::attn_type_list ||
                                           rule == MixerRule::attention_period);

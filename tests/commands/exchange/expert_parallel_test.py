@@ -196,7 +196,8 @@ class EpBench(Logs):
         self.assertIn("found ep_bench with ranks of different tokens", self.refuse(
             "ep-bench", ep_bench(more="  Sub-test:        Non-uniform tokens in [0, 4096]\n"), *TWO))
         self.assertIn("--network: found none, and ", self.refuse("ep-bench", ep_bench()))
-        self.assertIn("--experts has no effect for format ep-bench", self.refuse("ep-bench", ep_bench(), "--experts", 8))
+        self.assertIn("--experts has no effect for format ep-bench",
+                      self.refuse("ep-bench", ep_bench(), "--experts", 8))
 
 
 class AiSimulate(ProgramTest):
