@@ -36,7 +36,7 @@ enum class TaskKind : uint8_t {
   gradient, expert_gradient, stage_gradient, tied_gradient,
   squares, norm,                                           // of a rank's gradients, and over all ranks, to clip them
   optimizer,
-  weights, expert_weights, stage_weights,                  // ZeRO 1: AllGathers of updated weights over DP, EDP, a stage
+  weights, expert_weights, stage_weights,                  // ZeRO 1: AllGathers of weights over DP, EDP, a stage
   // offloaded experts: a layer's weights from the host to a place of the window, which is the task's chunk; their
   // gradients to the host; the optimizer's step there
   fetch, store, host_optimizer,
