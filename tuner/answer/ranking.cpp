@@ -247,7 +247,8 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
 
 namespace {
 
-// Returns the winner's schedule with a phase's degree (none: both phases') moved by `step`; none if it has no such degree.
+// Returns the winner's schedule with a phase's degree (none: both phases') moved by `step`; none if it has no such
+// degree.
 std::optional<Neighbour> neighbour(const RankingRequest& request, const Schedule& schedule,
                                    const RankedSchedule& winner, std::optional<Phase> phase, int step) {
   const auto [least, most] = winner.degrees_backward;
