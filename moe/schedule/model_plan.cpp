@@ -109,59 +109,85 @@ class ModelBuilder {
 
  private:
   void run(schedule::IterationBuilder& builder, const PipelineStep& step) {
-    const int stage = step.stage(split_);
+    if (step.phase == Phase::forward)
+      run_forward(builder, step);
+    else
+      run_backward(builder, step);
+  }
+
+  bool begins(const PipelineStep& step) const { return step.chunk == 0; }
+  bool ends(const PipelineStep& step) const { return step.chunk + 1 == split_.chunks(); }
+  schedule::Pass pass_of(const PipelineStep& step) const {
+    return {.phase = step.phase, .stage = step.stage(split_), .micro_batch = step.micro_batch};
+  }
+
+  void run_forward(schedule::IterationBuilder& builder, const PipelineStep& step) {
     const auto [first, last] = layers_of_chunk(split_, step.chunk);
-    schedule::Pass pass{.phase = step.phase, .stage = stage, .micro_batch = step.micro_batch};
-    const bool begins = step.chunk == 0, ends = step.chunk + 1 == split_.chunks();
-    const bool embeds = model_.vocabulary > 0 && begins, heads = model_.vocabulary > 0 && ends;
-    if (step.phase == Phase::forward) {
-      if (embeds) builder.embed(pass);
-      const int first_degree = step.micro_batch == 0 ? decision_.degree_first_forward : 0;
-      pass.degree = first_degree > 0 ? first_degree : decision_.degree_forward;
-      pass.order = decision_.order_forward;
-      for (pass.layer = first; pass.layer < last; ++pass.layer) {
-        pass.dense = cases_.is_dense(pass.layer);
-        forward_end_ = builder.add(pass);
-      }
-      pass.layer = last - 1;
-      if (!ends) builder.transfer(pass);
-      if (heads) builder.head(pass);
-      return;
+    schedule::Pass pass = pass_of(step);
+    if (begins(step) && model_.vocabulary > 0) builder.embed(pass);
+    const int first_degree = step.micro_batch == 0 ? decision_.degree_first_forward : 0;
+    pass.degree = first_degree > 0 ? first_degree : decision_.degree_forward;
+    pass.order = decision_.order_forward;
+    for (pass.layer = first; pass.layer < last; ++pass.layer) {
+      pass.dense = cases_.is_dense(pass.layer);
+      forward_end_ = builder.add(pass);
     }
     pass.layer = last - 1;
+    if (!ends(step)) builder.transfer(pass);
+    if (ends(step) && model_.vocabulary > 0) builder.head(pass);
+  }
+
+  void run_backward(schedule::IterationBuilder& builder, const PipelineStep& step) {
+    const auto [first, last] = layers_of_chunk(split_, step.chunk);
+    schedule::Pass pass = pass_of(step);
+    pass.layer = last - 1;
     int end = forward_end_;
-    if (heads) end = builder.head(pass);
+    if (ends(step) && model_.vocabulary > 0) end = builder.head(pass);
     const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // the last one of the chunk
-    Sender& sender = senders_[stage];
-    if (sends && ends) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
-    for (pass.layer = last - 1; pass.layer >= first; --pass.layer) {
-      const LayerCase& own_case = cases_.of(pass.layer);
-      const BackwardDecision& decided = decision_.backwards[decision_of(model_, pass.layer)];
-      pass.dense = cases_.is_dense(pass.layer);
-      pass.degree = sends ? decided.degree : decision_.degree_backward;
-      pass.order = sends ? decided.order : decision_.order_backward;
-      pass.gradients = {};
-      pass.ready.clear();
-      const size_t own = sender.count();
-      const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, own_case, decision_.micro_op_bytes);
-      if (sends && !experts.empty()) {
-        sender.made(pass.layer, expert_gradient_bytes(own_case), schedule::kMadeHere, true);
-        sender.add_pieces(experts, true);
-      }
-      if (sends) place(decided, sender, pass);
-      end = builder.add(pass);
-      if (sends && !experts.empty()) sender.set_maker(own, builder.last_expert());
-      if (!sends || plan_.shape.parallel.replicas() == 1) continue;
-      sender.made(pass.layer, gradient_bytes(own_case), end);
-      if (in_pieces(schedule_))
-        sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
-    }
+    Sender& sender = senders_[pass.stage];
+    if (sends && ends(step)) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
+    for (pass.layer = last - 1; pass.layer >= first; --pass.layer)
+      end = sends ? sending_backward(builder, pass, sender) : keeping_backward(builder, pass);
     pass.layer = first;
     pass.gradients = {};
-    if (!begins) builder.transfer(pass);
-    const int embedded = embeds ? builder.embed(pass) : end;
-    if (sends && begins) made_by_end(kEmbeddingLayer, model_.embedding_gradient_bytes, embedded, sender);
-    if (sends && step.chunk == stage) finish(builder, stage, end, sender);
+    if (!begins(step)) builder.transfer(pass);
+    const int embedded = begins(step) && model_.vocabulary > 0 ? builder.embed(pass) : end;
+    if (sends && begins(step)) made_by_end(kEmbeddingLayer, model_.embedding_gradient_bytes, embedded, sender);
+    if (sends && step.chunk == pass.stage) finish(builder, pass.stage, end, sender);
+  }
+
+  // Adds a layer's backward whose gradients wait for those of later micro-batches. Returns its last task.
+  int keeping_backward(schedule::IterationBuilder& builder, schedule::Pass& pass) {
+    pass.dense = cases_.is_dense(pass.layer);
+    pass.degree = decision_.degree_backward;
+    pass.order = decision_.order_backward;
+    pass.gradients = {};
+    pass.ready.clear();
+    return builder.add(pass);
+  }
+
+  // Adds a layer's last backward, beside which waiting gradients are sent. Returns its last task.
+  int sending_backward(schedule::IterationBuilder& builder, schedule::Pass& pass, Sender& sender) {
+    const LayerCase& own_case = cases_.of(pass.layer);
+    const BackwardDecision& decided = decision_.backwards[decision_of(model_, pass.layer)];
+    pass.dense = cases_.is_dense(pass.layer);
+    pass.degree = decided.degree;
+    pass.order = decided.order;
+    pass.gradients = {};
+    pass.ready.clear();
+    const size_t own = sender.count();
+    const std::vector<int64_t> experts = expert_gradient_pieces(schedule_, own_case, decision_.micro_op_bytes);
+    if (!experts.empty()) {
+      sender.made(pass.layer, expert_gradient_bytes(own_case), schedule::kMadeHere, true);
+      sender.add_pieces(experts, true);
+    }
+    place(decided, sender, pass);
+    const int end = builder.add(pass);
+    if (!experts.empty()) sender.set_maker(own, builder.last_expert());
+    if (plan_.shape.parallel.replicas() == 1) return end;
+    sender.made(pass.layer, gradient_bytes(own_case), end);
+    if (in_pieces(schedule_)) sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
+    return end;
   }
 
   // Adds the gradient of the output projection or the embedding as one tensor.

@@ -49,6 +49,37 @@ std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
 
 }  // namespace
 
+namespace {
+
+// Adds the tasks of a pass that are not cut by degree: those before and behind the chunks, beside the sum of gradients,
+// and of the ring.
+void add_whole_tasks(const Structure& one, const Schedule& schedule, BoundShape& shape) {
+  const bool several = schedule.degrees != DegreePolicy::one;
+  bool behind = false;
+  std::map<int, size_t> in_ring;  // by task
+  for (const Task& task : one.tasks) {
+    std::vector<BoundShape::Link>& whole = behind ? shape.behind : shape.before;
+    if (is_of_ring(task.kind)) {
+      if (in_ring.empty()) whole.push_back({TaskKind::heads, kComputeLane, false, 1});
+      BoundShape::RingTask& own = shape.ring.emplace_back(BoundShape::RingTask{task.kind, task.lane, {}});
+      for (const int id : task.after)
+        if (const auto before = in_ring.find(id); before != in_ring.end()) own.after.push_back(before->second);
+      in_ring.emplace(task.id, in_ring.size());
+    } else if (is_chunked(task.kind)) {
+      behind = true;
+      if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
+    } else if (task.kind == TaskKind::attention_dw) {
+      shape.beside_sum.push_back({task.kind, task.lane, false, 1});
+    } else if (is_shared(task.kind) && !schedule.in_sequence) {
+      shape.shared.push_back({task.kind, task.lane, false, 1});
+    } else if (task.kind != TaskKind::expert_gradient) {
+      whole.push_back({task.kind, task.lane, false, 1});
+    }
+  }
+}
+
+}  // namespace
+
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase) {
   BoundShape shape;
   shape.phase = phase;
@@ -68,28 +99,7 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   const Network between = layer.groups[GroupKind::pp].network;
   for (size_t lane = 1; shape.transfer_lane < 0 && between != Network::none && lane < one.lanes.size(); ++lane)
     if (one.lanes[lane].owns(between)) shape.transfer_lane = static_cast<int>(lane);
-  bool behind = false;
-  std::map<int, size_t> in_ring;  // by task
-  for (const Task& task : one.tasks) {
-    if (is_of_ring(task.kind)) {
-      if (in_ring.empty()) (behind ? shape.behind : shape.before).push_back({TaskKind::heads, kComputeLane, false, 1});
-      BoundShape::RingTask& own = shape.ring.emplace_back(BoundShape::RingTask{task.kind, task.lane, {}});
-      for (const int id : task.after)
-        if (const auto before = in_ring.find(id); before != in_ring.end()) own.after.push_back(before->second);
-      in_ring.emplace(task.id, in_ring.size());
-      continue;
-    }
-    behind = behind || is_chunked(task.kind);
-    if (task.kind == TaskKind::expert_dw) shape.weights.push_back({task.kind, task.lane, several, 1});
-    if (task.kind == TaskKind::attention_dw) shape.beside_sum.push_back({task.kind, task.lane, false, 1});
-    if (is_chunked(task.kind) || task.kind == TaskKind::expert_gradient || task.kind == TaskKind::attention_dw)
-      continue;
-    if (is_shared(task.kind) && !schedule.in_sequence) {
-      shape.shared.push_back({task.kind, task.lane, false, 1});
-      continue;
-    }
-    (behind ? shape.behind : shape.before).push_back({task.kind, task.lane, false, 1});
-  }
+  add_whole_tasks(one, schedule, shape);
   return shape;
 }
 

@@ -686,35 +686,46 @@ class Enumeration {
   void enumerate() {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;
-    const int64_t samples = request_.global_batch;
     const commands::LayerFlags& fixed = request_.fixed;
     for (const int64_t pp : choices(fixed.pp, given.layers == 1 ? 1 : p.ranks()))
       for (const int64_t cp : context_choices(p.ranks() / pp))
         for (const int64_t mp : choices(fixed.mp, p.ranks() / pp))
-          for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
-            for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
-              for (const bool inside : {false, true}) {
-                if (p.ranks() % (pp * cp * mp) != 0 || pp > given.layers) continue;
-                const bool alike = ep == 1 || esp == 1 || p.nodes == 1;
-                if (fixed.placement ? inside != p.ep_inside : inside && alike) continue;
-                const int64_t dp = p.ranks() / (pp * cp * mp);
-                if (samples % dp != 0 || (fixed.dp && *fixed.dp != dp)) continue;
-                ModelShape model = given;
-                model.shape.parallel = {.nodes = p.nodes,
-                                        .ranks_per_node = p.ranks_per_node,
-                                        .dp = 0,
-                                        .mp = static_cast<int>(mp),
-                                        .ep = static_cast<int>(ep),
-                                        .esp = static_cast<int>(esp),
-                                        .pp = static_cast<int>(pp),
-                                        .cp = static_cast<int>(cp),
-                                        .ep_inside = inside,
-                                        .trainer = p.trainer};
-                for (const CpExchange exchange : exchanges(cp)) {
-                  model.shape.parallel.cp_exchange = exchange;
-                  add_batches(model, samples / dp);
-                }
-              }
+          if (p.ranks() % (pp * cp * mp) == 0 && pp <= given.layers) add_expert_groups(pp, cp, mp);
+  }
+
+  // Adds the shapes of these groups with all groups of experts, if their replicas divide the global batch.
+  void add_expert_groups(int64_t pp, int64_t cp, int64_t mp) {
+    const ModelShape& given = request_.chosen.model;
+    const ParallelShape& p = given.shape.parallel;
+    const commands::LayerFlags& fixed = request_.fixed;
+    const int64_t dp = p.ranks() / (pp * cp * mp);
+    if (request_.global_batch % dp != 0 || (fixed.dp && *fixed.dp != dp)) return;
+    for (const int64_t ep : choices(fixed.ep, given.shape.layer.experts))
+      for (const int64_t esp : choices(fixed.esp, p.ranks() / pp))
+        for (const bool inside : placements(ep, esp))
+          for (const CpExchange exchange : exchanges(cp)) {
+            ModelShape model = given;
+            model.shape.parallel = {.nodes = p.nodes,
+                                    .ranks_per_node = p.ranks_per_node,
+                                    .dp = 0,
+                                    .mp = static_cast<int>(mp),
+                                    .ep = static_cast<int>(ep),
+                                    .esp = static_cast<int>(esp),
+                                    .pp = static_cast<int>(pp),
+                                    .cp = static_cast<int>(cp),
+                                    .cp_exchange = exchange,
+                                    .ep_inside = inside,
+                                    .trainer = p.trainer};
+            add_batches(model, request_.global_batch / dp);
+          }
+  }
+
+  // Returns the values of ep_inside to try: one if it is fixed, or if both place ranks alike.
+  std::vector<bool> placements(int64_t ep, int64_t esp) const {
+    const ParallelShape& p = request_.chosen.model.shape.parallel;
+    if (request_.fixed.placement) return {p.ep_inside};
+    if (ep == 1 || esp == 1 || p.nodes == 1) return {false};
+    return {false, true};
   }
 
   // Returns the CP sizes to try: those that leave each rank at least kLeastContext tokens of a sample.
