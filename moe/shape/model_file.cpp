@@ -172,31 +172,14 @@ Model find_model(const std::string& name_or_path) {
   return is_hf_config(path) ? planned_model(read_hf_config(path)) : read_model(path);
 }
 
-std::string model_toml(const Model& m) {
-  std::string text;
+namespace {
+
+std::string toml_string(std::string_view value) { return Json(std::string(value)).dump(-1, ' ', true); }
+
+// Returns the lines of the fields that differ from the usual ones or are always stated.
+std::string layer_toml(const LayerShape& l) {
+  std::string text = "\n[layer]\n";
   const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
-  const auto quoted = [](std::string_view value) { return Json(std::string(value)).dump(-1, ' ', true); };
-  add("schema", 1);
-  add("name", quoted(m.name));
-  add("source", quoted(m.source));
-  add("layers", m.layers);
-  if (m.dense.every > 1) add("moe_every", m.dense.every);
-  if (m.dense.first > 0) add("first_dense", m.dense.first);
-  if (!m.dense.listed.empty()) add("dense_layers", m.dense.listed);
-  if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
-  if (!m.windowed_layers.empty()) add("windowed_layers", quoted(m.windowed_layers));
-  if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
-  add("tied_embedding", m.tied_embedding);
-  for_each_model_trait([&](const auto& trait) {
-    const auto& value = m.traits.*trait.member;
-    if (value == ModelTraits{}.*trait.member) return;
-    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::string>)
-      add(trait.key, quoted(value));
-    else
-      add(trait.key, value);
-  });
-  const LayerShape& l = m.layer;
-  text += "\n[layer]\n";
   const LayerShape usual;
   for_each_layer_field([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(l.*field.member)>;
@@ -205,16 +188,43 @@ std::string model_toml(const Model& m) {
       if (value > 0) add(field.key, value);
     } else if (field.stated || value != usual.*field.member) {
       if constexpr (std::is_enum_v<Value>)
-        add(field.key, quoted(name_of(value)));
+        add(field.key, toml_string(name_of(value)));
       else if constexpr (std::same_as<Value, std::string>)
-        add(field.key, quoted(value));
+        add(field.key, toml_string(value));
       else if constexpr (std::same_as<Value, std::optional<double>>)
-        add(field.key, value ? fmt::format("{}", *value) : quoted("none"));
+        add(field.key, value ? fmt::format("{}", *value) : toml_string("none"));
       else
         add(field.key, value);
     }
   });
-  return text + parallel_toml(m.parallel);
+  return text;
+}
+
+}  // namespace
+
+std::string model_toml(const Model& m) {
+  std::string text;
+  const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  add("schema", 1);
+  add("name", toml_string(m.name));
+  add("source", toml_string(m.source));
+  add("layers", m.layers);
+  if (m.dense.every > 1) add("moe_every", m.dense.every);
+  if (m.dense.first > 0) add("first_dense", m.dense.first);
+  if (!m.dense.listed.empty()) add("dense_layers", m.dense.listed);
+  if (m.dense.hidden > 0) add("dense_hidden", m.dense.hidden);
+  if (!m.windowed_layers.empty()) add("windowed_layers", toml_string(m.windowed_layers));
+  if (m.vocabulary > 0) add("vocabulary", m.vocabulary);
+  add("tied_embedding", m.tied_embedding);
+  for_each_model_trait([&](const auto& trait) {
+    const auto& value = m.traits.*trait.member;
+    if (value == ModelTraits{}.*trait.member) return;
+    if constexpr (std::same_as<std::remove_cvref_t<decltype(value)>, std::string>)
+      add(trait.key, toml_string(value));
+    else
+      add(trait.key, value);
+  });
+  return text + layer_toml(m.layer) + parallel_toml(m.parallel);
 }
 
 Model on_cluster(Model model, const std::string& cluster) {

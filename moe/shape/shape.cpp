@@ -227,26 +227,9 @@ static void check_parts(const LayerShape& layer, const ParallelShape& parallel) 
                     layer.gate);
 }
 
-LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
-  require_positive(layer.batch, "batch");
-  require_positive(layer.seq, "seq");
-  require_positive(layer.model_dim, "model-dim");
-  require_positive(layer.hidden, "hidden");
-  require<BadInput>(layer.shared_hidden >= 0, "shared-hidden: found {}, expected a whole number >= 0",
-                    layer.shared_hidden);
-  require_positive(layer.heads, "heads");
-  gate_of(layer);
-  find_named(order_parts(), layer.order, "order");
-  find_named(dispatcher_parts(), layer.dispatcher, "dispatcher");
-  find_named(hook_parts(), layer.hook, "hook");
-  require_positive(parallel.nodes, "nodes");
-  require_positive(parallel.ranks_per_node, "ranks per node");
+// Completes the widths of attention and checks them, its window and its rotary positions.
+static void complete_attention(LayerShape& layer) {
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
-  if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
-  if (layer.norm == Norm::by_ffn) layer.norm = is_gated(layer.ffn) ? Norm::rmsnorm : Norm::layernorm;
-  require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
-                    layer.aux_loss, layer.z_loss);
-  require_positive(layer.experts, "experts");
   check_latent(layer);
   require<BadInput>(layer.head_dim >= 0, "head-dim: found {}, expected a whole number >= 1, or 0 for model-dim / heads",
                     layer.head_dim);
@@ -268,16 +251,9 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
   require<BadInput>(layer.rope_theta == 0 || is_latent(layer) || head_width(layer) % 2 == 0,
                     "rope-theta: found heads {} wide, expected an even width: head-dim, or model-dim / heads",
                     head_width(layer));
-  require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
-                    layer.top_k, layer.experts);
-  require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
-                    "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
-  check_parts(layer, parallel);
-  complete_parallel(parallel, layer);
-  require_divides(parallel.ep, layer.experts, "ep", "experts");
-  require_divides(parallel.esp, layer.hidden, "esp", "hidden");
-  if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
-  check_blocks(layer, parallel);
+}
+
+static void check_routing(const LayerShape& layer, const ParallelShape& parallel) {
   const int nodes = expert_nodes(parallel);
   require<BadInput>(layer.node_limit >= 0, "node-limit: found {}, expected a whole number >= 0", layer.node_limit);
   const int64_t groups = layer.router_groups > 0 ? layer.router_groups : nodes;
@@ -288,6 +264,39 @@ LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) 
                     "node-limit: found {} of {} {} with {} experts each, expected as many as hold top-k = {}",
                     layer.node_limit, groups, layer.router_groups > 0 ? "groups" : "nodes", layer.experts / groups,
                     layer.top_k);
+}
+
+LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding) {
+  require_positive(layer.batch, "batch");
+  require_positive(layer.seq, "seq");
+  require_positive(layer.model_dim, "model-dim");
+  require_positive(layer.hidden, "hidden");
+  require<BadInput>(layer.shared_hidden >= 0, "shared-hidden: found {}, expected a whole number >= 0",
+                    layer.shared_hidden);
+  require_positive(layer.heads, "heads");
+  gate_of(layer);
+  find_named(order_parts(), layer.order, "order");
+  find_named(dispatcher_parts(), layer.dispatcher, "dispatcher");
+  find_named(hook_parts(), layer.hook, "hook");
+  require_positive(parallel.nodes, "nodes");
+  require_positive(parallel.ranks_per_node, "ranks per node");
+  if (layer.experts == 0) layer.experts = parallel.nodes > 1 ? parallel.nodes : parallel.ranks_per_node;
+  if (layer.norm == Norm::by_ffn) layer.norm = is_gated(layer.ffn) ? Norm::rmsnorm : Norm::layernorm;
+  require<BadInput>(layer.aux_loss >= 0 && layer.z_loss >= 0, "aux-loss {}, z-loss {}: expected numbers >= 0",
+                    layer.aux_loss, layer.z_loss);
+  require_positive(layer.experts, "experts");
+  complete_attention(layer);
+  require<BadInput>(layer.top_k >= 1 && layer.top_k <= layer.experts, "top-k: found {}, expected 1 to experts = {}",
+                    layer.top_k, layer.experts);
+  require<BadInput>(!layer.capacity_factor || *layer.capacity_factor > 0,
+                    "capacity-factor: found {}, expected a number > 0 or none", layer.capacity_factor.value_or(0));
+  check_parts(layer, parallel);
+  complete_parallel(parallel, layer);
+  require_divides(parallel.ep, layer.experts, "ep", "experts");
+  require_divides(parallel.esp, layer.hidden, "esp", "hidden");
+  if (layer.shared_hidden > 0) require_divides(parallel.mp, layer.shared_hidden, "mp", "shared-hidden");
+  check_blocks(layer, parallel);
+  check_routing(layer, parallel);
   require<BadInput>(layer.heads >= parallel.mp, "heads = {} over mp = {}: every rank needs a head", layer.heads,
                     parallel.mp);
   LayerCase shape{std::move(layer), parallel, rounding};

@@ -60,41 +60,8 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   };
   dense_gradients_ = Tensor({all_of(false)}, own.layer.dtype, memory);
   if (all_of(true) > 0) expert_gradients_ = Tensor({all_of(true)}, own.layer.dtype, memory);
-  for (const int layer : layers_) {
-    const auto [first, last] = layers_of_chunk(shape.split(), chunk_of_layer(shape.split(), layer));
-    RankShape place = rank_shape(cases_.of(layer), rank % own.parallel.ranks(), shape.flow);
-    LayerLinks links;
-    links.last = layer + 1 == last;
-    const auto lend = [&](std::string_view name, TensorView all, bool experts) {
-      const Part part = part_of(layer, experts);
-      if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
-    };
-    lend(kDenseGradients, dense_gradients_, false);
-    lend(kDenseGradientsBefore, dense_gradients_, false);
-    lend(kExpertGradients, expert_gradients_, true);
-    auto& cells = cells_.emplace_back();
-    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
-      LayerSeed of_cell = seed;
-      of_cell.layer += static_cast<uint64_t>(layer);
-      of_cell.micro_batch = static_cast<uint64_t>(micro_batch);
-      place.shape.part = micro_batch % shape.split().parts;
-      links.parts_before.clear();
-      for (int part = 0; part < place.shape.part; ++part)
-        links.parts_before.push_back(cell(layer, micro_batch - place.shape.part + part).state().parts.attention.get());
-      links.memory = memory_of(layer, micro_batch);
-      links.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
-      cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
-    }
-  }
-  if (own.parallel.offload == Offload::experts && all_of(true) > 0) {
-    require<Unsupported>(memory.kind() == DeviceKind::cpu,
-                         "offload: found {} on {}, expected the CPU: GPUs do not run offloading yet",
-                         name_of(own.parallel.offload), name_of(memory.kind()));
-    const int64_t moe = std::ranges::count_if(layers_, [&](int layer) { return !cases_.is_dense(layer); });
-    window_ = Tensor({std::min<int64_t>(kWindowLayers, moe), expert_gradient_bytes(own) / bytes_of(own.layer.dtype)},
-                     own.layer.dtype, memory);
-    host_gradients_ = Tensor({all_of(true)}, own.layer.dtype, cpu_memory());
-  }
+  for (const int layer : layers_) add_layer(layer, rank, seed, device);
+  if (own.parallel.offload == Offload::experts && all_of(true) > 0) make_window(all_of(true), memory);
   for (const int layer : layers_)
     for (Parameter& p : weights(layer, SummedOver::stage)) alike_.push_back(std::move(p));
   if (own.parallel.ranks() > 1 && !alike_.empty())
@@ -104,6 +71,44 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
     dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
   if (comms_.of(GroupKind::edp).size() > 1 && most_weights(SummedOver::edp) > 0)
     experts_gathered_ = Tensor({most_weights(SummedOver::edp)}, own.layer.dtype, memory);
+}
+
+void LayerStack::add_layer(int layer, int rank, const LayerSeed& seed, LayerDevice& device) {
+  const auto [first, last] = layers_of_chunk(shape_.split(), chunk_of_layer(shape_.split(), layer));
+  RankShape place = rank_shape(cases_.of(layer), rank % cases_.moe().parallel.ranks(), shape_.flow);
+  LayerLinks links;
+  links.last = layer + 1 == last;
+  const auto lend = [&](std::string_view name, TensorView all, bool experts) {
+    const Part part = part_of(layer, experts);
+    if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
+  };
+  lend(kDenseGradients, dense_gradients_, false);
+  lend(kDenseGradientsBefore, dense_gradients_, false);
+  lend(kExpertGradients, expert_gradients_, true);
+  auto& cells = cells_.emplace_back();
+  for (int micro_batch = 0; micro_batch < shape_.micro_batches; ++micro_batch) {
+    LayerSeed of_cell = seed;
+    of_cell.layer += static_cast<uint64_t>(layer);
+    of_cell.micro_batch = static_cast<uint64_t>(micro_batch);
+    place.shape.part = micro_batch % shape_.split().parts;
+    links.parts_before.clear();
+    for (int part = 0; part < place.shape.part; ++part)
+      links.parts_before.push_back(cell(layer, micro_batch - place.shape.part + part).state().parts.attention.get());
+    links.memory = memory_of(layer, micro_batch);
+    links.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
+    cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
+  }
+}
+
+void LayerStack::make_window(int64_t expert_elements, MemorySpace& memory) {
+  const LayerCase& own = cases_.moe();
+  require<Unsupported>(memory.kind() == DeviceKind::cpu,
+                       "offload: found {} on {}, expected the CPU: GPUs do not run offloading yet",
+                       name_of(own.parallel.offload), name_of(memory.kind()));
+  const int64_t moe = std::ranges::count_if(layers_, [&](int layer) { return !cases_.is_dense(layer); });
+  window_ = Tensor({std::min<int64_t>(kWindowLayers, moe), expert_gradient_bytes(own) / bytes_of(own.layer.dtype)},
+                   own.layer.dtype, memory);
+  host_gradients_ = Tensor({expert_elements}, own.layer.dtype, cpu_memory());
 }
 
 TensorView LayerStack::window(int place, int64_t elements) const {

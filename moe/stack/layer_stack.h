@@ -143,6 +143,10 @@ class LayerStack {
   void gather_alike(Communicator& dp, CommCall call);
 
  private:
+  /// Creates a layer's cells, one for each micro-batch, after those of the layers before it.
+  void add_layer(int layer, int rank, const LayerSeed& seed, LayerDevice& device);
+  /// Allocates the window and the host's gradients of offloaded experts, `expert_elements` in all layers.
+  void make_window(int64_t expert_elements, MemorySpace& memory);
   int64_t most_weights(SummedOver over) const;
   /// Returns the memory that a layer's pass over a micro-batch shares, slot by slot.
   LayerMemory memory_of(int layer, int micro_batch);

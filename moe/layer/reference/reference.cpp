@@ -62,6 +62,23 @@ struct Stack {
   int parts() const { return static_cast<int>(cases.moe().layer.parts); }
 };
 
+// Returns the number of terms of the longest sum of a forward or a backward.
+int64_t longest_sum(const Stack& stack, int64_t tokens) {
+  int64_t longest = tokens * stack.micro_batches;
+  for (int i = 0; i < stack.layers; ++i) {
+    const LayerShape& l = stack.cases.of(i).layer;
+    longest = std::max({longest, l.model_dim, attention_width(l), l.hidden, l.shared_hidden});
+  }
+  return longest;
+}
+
+LayerSeed seed_of(const Stack& stack, size_t layer, int micro_batch) {
+  LayerSeed seed = stack.seed;
+  seed.layer += layer;
+  seed.micro_batch += static_cast<uint64_t>(micro_batch);
+  return seed;
+}
+
 // Runs the layers. `ends`: the ends of a model; null: the last output's loss is <output, dY>. `all`: tensors other than
 // the layers' whose gradients are wanted.
 StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGraph* ends, std::vector<Wanted> all = {}) {
@@ -72,11 +89,8 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
   for (int micro_batch = 0; micro_batch < stack.micro_batches; ++micro_batch) {
     at::Tensor flowing;
     for (size_t l = 0; l < reference.size(); ++l) {
-      LayerSeed of_layer = stack.seed;
-      of_layer.layer += l;
-      of_layer.micro_batch += static_cast<uint64_t>(micro_batch);
       const LayerCase shape = part_case(stack.cases.of(static_cast<int>(l)), micro_batch % stack.parts());
-      GraphInputs in = graph_inputs(shape, of_layer);
+      GraphInputs in = graph_inputs(shape, seed_of(stack, l, micro_batch));
       if (micro_batch == 0) {
         weights[l] = in.weights;
         for (const auto& [name, weight] : weights[l]) weight.set_requires_grad(true);
@@ -105,12 +119,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       all.push_back({inputs[l][m], r.input_gradient, r.sizes[kInputGradient]});
       want(weights[l], r.gradients, r.sizes, all);
     }
-  int64_t longest = inputs.front().front().size(0) * stack.micro_batches;
-  for (size_t i = 0; i < reference.size(); ++i) {
-    const LayerShape& l = stack.cases.of(static_cast<int>(i)).layer;
-    longest = std::max({longest, l.model_dim, attention_width(l), l.hidden, l.shared_hidden});
-  }
-  backward(loss, all, longest);
+  backward(loss, all, longest_sum(stack, inputs.front().front().size(0)));
   return reference;
 }
 
