@@ -130,45 +130,59 @@ ModelShape model_of(const CaseRecord& record) {
   return model;
 }
 
-// Notes the parts of the layer for which the framework has no setting.
-void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
+// Returns the parts of a layer for which no framework has a setting.
+std::vector<std::string> parts_without_setting(const LayerShape& layer) {
+  std::vector<std::string> parts;
+  if (is_post(layer.norm)) parts.emplace_back("norms after the residual sums");
+  if (!layer.causal) parts.emplace_back("attention without a causal mask");
+  if (layer.parts > 1) parts.push_back(fmt::format("samples in {} parts", layer.parts));
+  if (layer.norm == Norm::none) parts.emplace_back("layers without a norm");
+  if (!layer.residual) parts.emplace_back("layers without a residual connection");
+  if (in_fp8(layer.ffn)) parts.emplace_back("FP8 in the experts only");
+  if (layer.hook != "none") parts.push_back(fmt::format("the hook {}", layer.hook));
+  return parts;
+}
+
+// Returns the parts for which Megatron-Core alone has settings.
+std::vector<std::string> parts_of_megatron(const TunedLayer& tuned) {
   const LayerShape& layer = tuned.shape.layer;
-  std::vector<std::string>& notes = tuned.notes;
-  const bool megatron = runs.key.starts_with("megatron");
-  const auto unsaid = [&](std::string_view what) {
-    notes.push_back(fmt::format("{} has no setting for {}", runs.name, what));
-  };
-  if (tuned.dense_hidden > 0 && !megatron) unsaid(fmt::format("dense layers of {} hidden units", tuned.dense_hidden));
-  if (tuned.dense_hidden > 0 && megatron && tuned.moe_layers.empty())
-    notes.emplace_back("set --moe-layer-freq yourself: the records do not say which layers are dense");
-  if (layer.node_limit > 0 && !megatron)
-    unsaid(fmt::format("a limit of {} for the experts of a token",
-                       layer.router_groups > 0 ? fmt::format("{} of {} groups", layer.node_limit, layer.router_groups)
-                                               : fmt::format("{} nodes", layer.node_limit)));
-  if (is_post(layer.norm)) unsaid("norms after the residual sums");
-  if (!layer.causal) unsaid("attention without a causal mask");
-  if (layer.window > 0 && !megatron)
-    unsaid(fmt::format("a sliding window of {} tokens{}", layer.window,
-                       tuned.model.whole.is.empty() ? "" : " in some layers"));
-  if (is_latent(layer) && !megatron) unsaid("latent attention (MLA)");
-  if (layer.parts > 1) unsaid(fmt::format("samples in {} parts", layer.parts));
-  if (layer.norm == Norm::none) unsaid("layers without a norm");
-  if (!layer.residual) unsaid("layers without a residual connection");
-  if (in_fp8(layer.ffn)) unsaid("FP8 in the experts only");
-  if (layer.hook != "none") unsaid(fmt::format("the hook {}", layer.hook));
   const ModelTraits& traits = tuned.traits;
-  if (traits.selection_bias && !megatron) unsaid("a bias that corrects the choice of experts");
-  if (traits.routed_scale != 1 && !megatron) unsaid(fmt::format("experts' weights times {}", traits.routed_scale));
-  if (traits.shared_expert_gate && !megatron) unsaid("a gate of the shared expert");
+  std::vector<std::string> parts;
+  if (tuned.dense_hidden > 0) parts.push_back(fmt::format("dense layers of {} hidden units", tuned.dense_hidden));
+  if (layer.node_limit > 0)
+    parts.push_back(fmt::format("a limit of {} for the experts of a token",
+                                layer.router_groups > 0
+                                    ? fmt::format("{} of {} groups", layer.node_limit, layer.router_groups)
+                                    : fmt::format("{} nodes", layer.node_limit)));
+  if (layer.window > 0)
+    parts.push_back(fmt::format("a sliding window of {} tokens{}", layer.window,
+                                tuned.model.whole.is.empty() ? "" : " in some layers"));
+  if (is_latent(layer)) parts.emplace_back("latent attention (MLA)");
+  if (traits.selection_bias) parts.emplace_back("a bias that corrects the choice of experts");
+  if (traits.routed_scale != 1) parts.push_back(fmt::format("experts' weights times {}", traits.routed_scale));
+  if (traits.shared_expert_gate) parts.emplace_back("a gate of the shared expert");
+  return parts;
+}
+
+// Notes the parts of the layer for which the framework has no setting, and what its settings cover in part.
+void note_unsaid(const commands::Framework& runs, TunedLayer& tuned) {
+  const bool megatron = runs.key.starts_with("megatron");
+  std::vector<std::string> unsaid = parts_without_setting(tuned.shape.layer);
+  if (!megatron) std::ranges::move(parts_of_megatron(tuned), std::back_inserter(unsaid));
+  if (gate_of(tuned.shape.layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
+    unsaid.emplace_back("a gate with learned noise on its logits");
+  for (const std::string& part : unsaid)
+    tuned.notes.push_back(fmt::format("{} has no setting for {}", runs.name, part));
   const ParallelShape& p = tuned.shape.parallel;
-  if (gate_of(layer).logits == LogitsBy::noisy_product && runs.key != "fsmoe")
-    unsaid("a gate with learned noise on its logits");
-  if (p.zero > 1 && megatron)
-    notes.push_back(
-        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shards only optimizer states", p.zero));
   const std::string states = describe_states(p);
-  if (!states.empty() && !megatron)
-    notes.push_back(fmt::format("planned with {}: configure the optimizer and recomputation accordingly", states));
+  if (megatron && tuned.dense_hidden > 0 && tuned.moe_layers.empty())
+    tuned.notes.emplace_back("set --moe-layer-freq yourself: the records do not say which layers are dense");
+  if (megatron && p.zero > 1)
+    tuned.notes.push_back(
+        fmt::format("planned with ZeRO {}: --use-distributed-optimizer shards only optimizer states", p.zero));
+  if (!megatron && !states.empty())
+    tuned.notes.push_back(
+        fmt::format("planned with {}: configure the optimizer and recomputation accordingly", states));
 }
 
 }  // namespace

@@ -314,37 +314,41 @@ std::string measured_choice(const std::vector<ParmRun>& runs, bool has_row) {
       right, layers, second, 100 * worst);
 }
 
-// Adds the column of runs to Table IV, Figure 7 and the ablations, and a finding on the choice.
-void add_measured(Report& report, const commands::FileRun& file) {
-  const std::vector<ParmRun> runs = parm_runs(file);
-  const std::string column = fmt::format("{}, P = {}", kind_of_run(file), kFigureGpus);
+// Returns the runs' number for a figure of Table IV, Figure 7 or the ablations; none if they have none.
+std::optional<double> measured_figure(const std::vector<ParmRun>& runs, std::string_view caption,
+                                      const Figure& figure) {
+  const auto mean_over = [&](const auto& takes, const auto& value) {
+    return mean_of(values_of_runs(runs, takes, value));
+  };
   const auto of_group = [](int mp, int esp) {
     return [=](const ParmRun& run) { return run.ranks == kFigureGpus && run.mp == mp && run.esp == esp; };
   };
   const auto both = [](const ParmRun& run) { return run.ranks == kFigureGpus && run.mp > 1 && run.esp > 1; };
-  const auto mean_speedup = [&](const auto& takes, std::string_view schedule) {
-    return mean_of(values_of_runs(runs, takes, [&](const ParmRun& run) { return run.speedup(schedule); }));
-  };
+  if (caption == kTable4 && figure.labels[0] != "testbed-a" && figure.convention == fmt::format("P = {}", kFigureGpus))
+    return mean_over(of_group(std::stoi(figure.labels[2]), std::stoi(figure.labels[3])),
+                     [&](const ParmRun& run) { return run.speedup(figure.labels[1]); });
+  if (caption == kFigure7 && figure.labels[0] == "mean")
+    return mean_over(of_group(4, 4), [](const ParmRun& run) { return run.speedup("parm"); });
+  if (caption == kFigure7)
+    return mean_over(of_group(4, 4), [](const ParmRun& run) -> double { return run.speedup("parm") > kFourTimes; });
+  if (caption == kAblations && figure.labels[1] == "testbed-b")
+    return mean_over(both, [&](const ParmRun& run) {
+      const auto& s = run.seconds;
+      return figure.labels[0] == kSaaOverAas ? s.at("parm-s2-aas") / s.at("parm-s2")
+                                             : std::max(s.at("parm-s1"), s.at("parm-s2")) / s.at("parm");
+    });
+  return std::nullopt;
+}
+
+// Adds the column of runs to Table IV, Figure 7 and the ablations, and a finding on the choice.
+void add_measured(Report& report, const commands::FileRun& file) {
+  const std::vector<ParmRun> runs = parm_runs(file);
+  const std::string column = fmt::format("{}, P = {}", kind_of_run(file), kFigureGpus);
   for (Comparison& c : report.comparisons) {
     std::vector<Figure> added;
-    const auto add = [&](const Figure& of, std::optional<double> ours) {
-      if (ours) added.push_back({of.labels, column, of.paper, ours});
-    };
-    for (const Figure& f : c.figures) {
-      if (c.caption == kTable4 && f.labels[0] != "testbed-a" && f.convention == fmt::format("P = {}", kFigureGpus))
-        add(f, mean_speedup(of_group(std::stoi(f.labels[2]), std::stoi(f.labels[3])), f.labels[1]));
-      if (c.caption == kFigure7)
-        add(f, f.labels[0] == "mean" ? mean_speedup(of_group(4, 4), "parm")
-                                     : mean_of(values_of_runs(runs, of_group(4, 4), [](const ParmRun& run) -> double {
-                                         return run.speedup("parm") > kFourTimes;
-                                       })));
-      if (c.caption == kAblations && f.labels[1] == "testbed-b")
-        add(f, mean_of(values_of_runs(runs, both, [&](const ParmRun& run) {
-              const auto& s = run.seconds;
-              return f.labels[0] == kSaaOverAas ? s.at("parm-s2-aas") / s.at("parm-s2")
-                                                : std::max(s.at("parm-s1"), s.at("parm-s2")) / s.at("parm");
-            })));
-    }
+    for (const Figure& f : c.figures)
+      if (const std::optional<double> ours = measured_figure(runs, c.caption, f))
+        added.push_back({f.labels, column, f.paper, ours});
     c.figures.insert(c.figures.end(), added.begin(), added.end());
   }
   report.shows.push_back(fmt::format(

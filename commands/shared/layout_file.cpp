@@ -362,6 +362,17 @@ class Reader {
     return name.ends_with(end) && (name.size() == end.size() || name[name.size() - end.size() - 1] == '.');
   }
 
+  void check_unplanned(const Entry& entry, const UnplannedSetting& unplanned) {
+    const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
+    if (is_planned || entry.text == "false") return;
+    if (unplanned.key == "pipeline_parallel_schedule" && !has_stages()) return;
+    if (!unplanned.under.empty() && unplanned.under != recompute()) return;
+    if (unplanned.key == kModules) check_modules(entry);
+    if (!unplanned.why.empty())
+      fail(entry, fmt::format("{}: {}", unplanned.planned.empty() ? "null" : unplanned.planned, unplanned.why));
+    layout_.unplanned.push_back(fmt::format("{} {}", entry.key, entry.text));
+  }
+
   // Refuses, or notes, settings for features that no plan has.
   void check(const Entry& entry) {
     const std::string name = plain_name(entry);
@@ -371,15 +382,7 @@ class Reader {
     if (is_known || &entry == true_entry(kEmbeddingAsLayer) || &entry == true_entry(kLossAsLayer)) return;
     for (const UnplannedSetting& unplanned : layout_.format->unplanned) {
       if (!ends_with_name(name, unplanned.key)) continue;
-      const bool is_planned = entry.text == unplanned.planned || entry.text == fmt::format("[{}]", unplanned.planned);
-      if (is_planned || entry.text == "false") return;
-      if (unplanned.key == "pipeline_parallel_schedule" && !has_stages()) return;
-      if (!unplanned.under.empty() && unplanned.under != recompute()) return;
-      if (unplanned.key == kModules) check_modules(entry);
-      if (!unplanned.why.empty())
-        fail(entry, fmt::format("{}: {}", unplanned.planned.empty() ? "null" : unplanned.planned, unplanned.why));
-      layout_.unplanned.push_back(fmt::format("{} {}", entry.key, entry.text));
-      return;
+      return check_unplanned(entry, unplanned);
     }
     if (name.ends_with("data_parallel_size")) return;
     const std::string last = name.substr(name.rfind('.') + 1);
