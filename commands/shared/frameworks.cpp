@@ -254,8 +254,8 @@ Refusals megatron_refusals(const ModelShape& model) {
   needs_multiple("tokens a sample with --sequence-parallel", l.seq / p.cp, "TP", p.mp);
   if (const StageSplit split = model.split(); split.has_own_ends())
     needs_multiple("layers", split.others().layers, "the other stages,", std::max(split.others().stages, 1));
-  else
-    needs_multiple("layers", model.layers, "PP", p.pp);
+  else if (model.layers % p.pp != 0)
+    add(fmt::format("{} layers over PP {} without --first-stage-layers or --last-stage-layers", model.layers, p.pp));
   if (l.node_limit > 0 && l.router_groups == 0)
     needs_multiple("experts", l.experts, "as many router groups as nodes,", expert_nodes(p));
   if (l.bias && p.esp > 1) add(fmt::format("experts with biases over ETP {}", p.esp));

@@ -244,7 +244,8 @@ class Megatron(ProgramTest):
         case["key"], case["prediction"], case["summary"] = "plan/a/ds-moe", {"total_s": 0.01}, {}
         exported = self.exported(records(self.folder / "r.jsonl", case))
         self.check(exported, "pipeline")
-        self.assertEqual(exported.refusals, ["# Megatron-Core refuses 10 layers over PP 4"])
+        self.assertEqual(exported.refusals, ["# Megatron-Core refuses 10 layers over PP 4 without --first-stage-layers "
+                                             "or --last-stage-layers"])
         self.check(self.exported(records(self.folder / "r.jsonl", measured("ds-moe", (1, 1), 0.01))), "whole")
 
     def test_what_defines_a_published_model_is_a_flag_or_a_comment(self):
