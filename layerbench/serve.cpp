@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "commands/shared/record_files.h"
+#include "commands/shared/run/layer_records.h"
 #include "commands/shared/run/layer_run.h"
 #include "commands/shared/run/op_records.h"
 #include "commands/shared/sweep.h"
@@ -84,11 +85,12 @@ class ServeBench {
                                 .ranks = target_.ranks,
                                 .progress = [&](double share) { progress ? progress->at(share) : void(); }});
     if (progress) progress->done();
-    dilation_ = batches.front().dilation;
     for (size_t i = 0; i < all_.size(); ++i) {
       all_[i].measured = batches[i].result;
       all_[i].measured->host_bytes = all_[i].predicted.host_bytes;
-      append(all_[i], batches[i], profile.name);
+      dilation_ = std::max(dilation_, batches[i].dilation.factor);
+      records_.push_back(record_of(all_[i], batches[i], profile.name));
+      writer_.append_new(records_.back());
     }
     writer_.end();
   }
@@ -97,26 +99,34 @@ class ServeBench {
     const std::string where = target_.emulated
                                   ? fmt::format("{} (emulated by {}, {})", target_.place(),
                                                 counted(static_cast<size_t>(runs_.parallel.ranks()), "thread"),
-                                                fmt::format("dilation {:.2f}", dilation_.factor))
+                                                fmt::format("dilation {:.2f}", dilation_))
                                   : target_.place();
     std::string text = commands::serving_heading(served_, routing_, where);
     if (setup_.weight > 1)
       text += fmt::format("each token of the routing represents {} tokens with the same experts\n", setup_.weight);
     text += '\n' + commands::table_text(all_) + '\n';
+    for (size_t v = 0; v < all_.size(); ++v)
+      if (!valid(v))
+        text += fmt::format("{}: {}: {}\n", all_[v].variant->name, name_of(records_[v].status), records_[v].reason);
     std::vector<double> errors;
-    for (const commands::ServedVariant& variant : all_)
-      for (size_t i = 0; i < variant.predicted.batch_s.size(); ++i)
-        errors.push_back(std::abs(variant.measured->batch_s[i] / variant.predicted.batch_s[i] - 1));
-    text += fmt::format("measured against predicted: {} off in the median of {} batches, {} at worst; {}\n",
-                        percent(median(errors), 2), errors.size(), percent(std::ranges::max(errors), 2),
-                        ranked_alike() ? "variants are ranked as predicted" : "variants are not ranked as predicted");
+    for (const size_t v : valid_variants())
+      for (size_t i = 0; i < all_[v].predicted.batch_s.size(); ++i)
+        errors.push_back(std::abs(all_[v].measured->batch_s[i] / all_[v].predicted.batch_s[i] - 1));
+    if (errors.empty())
+      text += "no variant ran validly, so none is compared or ranked\n";
+    else
+      text += fmt::format("measured against predicted: {} off in the median of {} batches, {} at worst; {}\n",
+                          percent(median(errors), 2), errors.size(), percent(std::ranges::max(errors), 2), ranking());
     return text + fmt::format("records: {}\n", writer_.path());
   }
 
   std::string json() const {
     Json rows = Json::array();
-    for (const commands::ServedVariant& variant : all_) {
+    for (size_t v = 0; v < all_.size(); ++v) {
+      const commands::ServedVariant& variant = all_[v];
       Json row{{"variant", variant.variant->name},
+               {"status", name_of(records_[v].status)},
+               {"reason", records_[v].reason},
                {"measured_over_predicted", variant.measured_over_predicted()},
                {"measured", to_json(commands::numbers_of(*variant.measured))},
                {"predicted", to_json(commands::numbers_of(variant.predicted))}};
@@ -127,9 +137,10 @@ class ServeBench {
     Json document = commands::serving_json(served_, routing_, target_.cluster.name, std::move(rows));
     document["records"] = writer_.path();
     document["emulated"] = target_.emulated;
-    document["dilation"] = dilation_.factor;
+    document["dilation"] = dilation_;
     document["tokens_alike"] = setup_.weight;
-    document["ranked_as_predicted"] = ranked_alike();
+    const auto alike = ranked_alike();
+    document["ranked_as_predicted"] = alike ? Json(*alike) : Json();
     return document_text(document);
   }
 
@@ -170,9 +181,25 @@ class ServeBench {
         static_cast<double>(bytes) / seconds_of([&] { std::memcpy(to.data(), from.data(), bytes); });
   }
 
-  bool ranked_alike() const {
-    std::vector<size_t> order(all_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  bool valid(size_t variant) const { return records_[variant].status == CaseStatus::ok; }
+
+  std::vector<size_t> valid_variants() const {
+    std::vector<size_t> places;
+    for (size_t i = 0; i < all_.size(); ++i)
+      if (valid(i)) places.push_back(i);
+    return places;
+  }
+
+  std::string ranking() const {
+    const auto alike = ranked_alike();
+    if (!alike) return "fewer than two valid variants to rank";
+    return *alike ? "variants are ranked as predicted" : "variants are not ranked as predicted";
+  }
+
+  // None if fewer than two variants are valid; a single one that was asked for is ranked alike.
+  std::optional<bool> ranked_alike() const {
+    std::vector<size_t> order = valid_variants();
+    if (order.size() < std::min<size_t>(2, all_.size())) return std::nullopt;
     std::vector<size_t> measured = order;
     const auto by = [](std::vector<size_t>& places, const auto& batch_s) {
       std::ranges::stable_sort(places, {}, [&](size_t i) { return median(batch_s(i)); });
@@ -182,7 +209,8 @@ class ServeBench {
     return order == measured;
   }
 
-  void append(const commands::ServedVariant& variant, const measure::ServedBatches& batches, const std::string& by) {
+  CaseRecord record_of(const commands::ServedVariant& variant, const measure::ServedBatches& batches,
+                       const std::string& by) const {
     Fields parameters = commands::serving_parameters(request(), served_, routing_, target_.cluster.name);
     parameters.set("predicted_by", by);
     CaseRecord record = commands::record_of(variant, parameters);
@@ -191,10 +219,11 @@ class ServeBench {
     record.dilation = batches.dilation.factor;
     record.samples = {{"batch_s", batches.batch_s}};
     record.summary = commands::numbers_of(*variant.measured);
-    if (batches.paced_tasks > 0)
-      record.summary.set("overrun_share",
-                         static_cast<double>(batches.overruns) / static_cast<double>(batches.paced_tasks));
-    writer_.append_new(record);
+    if (batches.paced_tasks > 0) {
+      record.summary.set("repeats", int64_t{batches.repeats});
+      commands::judge_overruns(batches.overrun_share(), record);
+    }
+    return record;
   }
 
   const LayerbenchOptions& options_;
@@ -205,8 +234,9 @@ class ServeBench {
   ServingSetup setup_;
   commands::RoutedBatches routing_;
   LayerCase runs_;
-  measure::Dilation dilation_;
+  double dilation_ = 1;  // largest of all variants
   std::vector<commands::ServedVariant> all_;
+  std::vector<CaseRecord> records_;  // by variant
 };
 
 }  // namespace

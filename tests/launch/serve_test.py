@@ -66,6 +66,34 @@ class Served(unittest.TestCase):
             self.assertEqual(record["summary"]["batch_p50_s"], row["measured"]["batch_p50_s"])
             self.assertEqual(record["prediction"]["batch_p50_s"], row["predicted"]["batch_p50_s"])
             self.assertEqual(len(record["samples"]["batch_s"][0]), RANKS)
+            self.judged(record, row)
+
+    def judged(self, record, row):
+        """Checks the status against the share of overruns; returns it."""
+        status = "invalid" if record["summary"]["overrun_share"] > 0.01 else "ok"
+        self.assertEqual((record["status"], row["status"]), (status, status))
+        self.assertEqual(bool(row["reason"]), status == "invalid")
+        self.assertEqual(record["summary"]["repeats"] == 2 or status == "ok", True)
+        return status
+
+    def test_overruns_make_a_run_invalid(self):
+        """Stops the program again and again, so that more than 1 % of the tasks outlast their times."""
+        with served("--json", "--batches", "40") as run:
+            code = None
+            while code is None:
+                run.process.send_signal(signal.SIGSTOP)
+                time.sleep(0.1)
+                run.process.send_signal(signal.SIGCONT)
+                time.sleep(0.02)
+                code = run.process.poll()
+            self.assertEqual(code, 0)
+            document = json.loads(run.out)
+            with open(run.path("records.jsonl")) as lines:
+                records = [json.loads(line) for line in lines if '"key":"serve/' in line]
+        judged = [self.judged(record, row) for record, row in zip(records, document["variants"])]
+        self.assertIn("invalid", judged)
+        if judged.count("ok") < 2:
+            self.assertIsNone(document["ranked_as_predicted"])
 
     def test_processes_and_threads_decide_alike(self):
         emulated, processes = self.document("--batches", "8"), self.document("--batches", "8", ranks=RANKS)

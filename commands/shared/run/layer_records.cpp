@@ -92,11 +92,7 @@ void add_times(const measure::MeasuredRun& run, CaseRecord& record) {
   record.summary.set("repeats", int64_t{run.repeats});
   if (run.core_slowdown > 0) record.summary.set("core_slowdown", run.core_slowdown);
   if (run.paced_tasks == 0) return;
-  const double share = measure::overrun_share(run);
-  record.summary.set("overrun_share", share);
-  if (share <= measure::kOverrunLimit) return;
-  record.status = CaseStatus::invalid;
-  record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+  judge_overruns(measure::overrun_share(run), record);
 }
 
 // Rounds to whole nanoseconds, which are shorter in a record.
@@ -137,6 +133,13 @@ void add_all(const measure::LayerMeasurement& all, const measure::MeasuredRun& r
 }
 
 }  // namespace
+
+void judge_overruns(double share, CaseRecord& record) {
+  record.summary.set("overrun_share", share);
+  if (share <= measure::kOverrunLimit) return;
+  record.status = CaseStatus::invalid;
+  record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+}
 
 double estimated_bytes(const Plan& plan, const measure::BenchRanks& on) {
   MemoryRequest request = memory_request(plan);

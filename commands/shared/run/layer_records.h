@@ -30,6 +30,9 @@ inline constexpr std::string_view kExcess = "excess_s_";
 /// Plans of more tasks leave no measured timeline in a record: it stays below 20 kB.
 inline constexpr size_t kMostTimelineTasks = 200;
 
+/// Sets `overrun_share` of a paced run; more than kOverrunLimit makes the record `invalid`, with the reason.
+void judge_overruns(double share, CaseRecord& record);
+
 /// Returns the record of a schedule that ran. More overruns than kOverrunLimit make it `invalid`. One that was only
 /// checked has status ok and no samples, and where it was planned by nominal costs no prediction. Fields whose names do
 /// not say what they hold:

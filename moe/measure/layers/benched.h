@@ -11,6 +11,11 @@
 
 namespace moe::measure {
 
+/// The attempts at passes that something else disturbs.
+inline constexpr int kAttempts = 3;
+/// The factor of a disturbed schedule's next passes, because delays matter less in longer ones.
+inline constexpr double kLonger = 2;
+
 // Fills a plan's MeasuredRun from its passes on all ranks.
 
 /// Sets all fields of `run` that follow from passes, using its plan and its dilation. `in_step`: the tasks ran in step

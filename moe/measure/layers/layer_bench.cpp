@@ -21,8 +21,6 @@ namespace {
 
 constexpr int kProvingPasses = 2;  // the second sums the dense gradients of the first
 constexpr int kUnpacedPasses = 7;  // show the time of the work under a pace; they warm up the paced passes too
-constexpr int kAttempts = 3;       // attempts at passes that something else disturbs
-constexpr double kLonger = 2;      // factor of a disturbed schedule's next passes: delays matter less in longer ones
 
 // A range [begin, end) of pass numbers; each attempt numbers its passes from 0.
 struct Passes {

@@ -26,14 +26,21 @@ struct ServedBatches {
   std::vector<std::vector<double>> batch_s;  // [batch][rank]
   Dilation dilation;
   int64_t overruns = 0, paced_tasks = 0;
+  int repeats = 0;  // how often its batches were discarded because too many tasks overran
+  /// Returns the share of paced tasks that overran.
+  double overrun_share() const {
+    return paced_tasks > 0 ? static_cast<double>(overruns) / static_cast<double>(paced_tasks) : 0;
+  }
 };
 
 /// Returns the case that emulates a layer: with its ranks and experts, and `tokens` tokens per rank.
 LayerCase served_proxy(const LayerCase& nominal, int64_t tokens);
 
 /// Serves every batch of a trace under each variant, in turns. Before that, each variant serves the first batch and is
-/// compared with experts that are never moved: WrongResult unless the outputs are equal, bit for bit. The result is the
-/// same on every process. Throws RankFailure if a rank fails.
+/// compared with experts that are never moved: WrongResult unless the outputs are equal, bit for bit. A variant
+/// of whose tasks more than kOverrunLimit (layer_bench.h) overran is served again, twice at most and each time at twice
+/// the dilation; the attempt with the fewest overruns is its result, which is the same on every process. Throws
+/// RankFailure if a rank fails.
 std::vector<ServedBatches> serve_batches(Serving& serving, const std::vector<const ServingVariant*>& variants,
                                          const RoutingTrace& trace, const PathProfile& paths,
                                          const ServeBenchSettings& settings);
