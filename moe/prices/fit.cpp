@@ -15,6 +15,7 @@
 #include "moe/prices/detail/nnls.h"
 #include "moe/prices/modules.h"
 #include "moe/prices/profile.h"
+#include "moe/record/pass_times.h"
 
 namespace moe {
 namespace {
@@ -102,7 +103,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     if (!off[i]) kept.push_back(samples[i]);
   const Line line = least_squares(kept);
   if (!(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha)))
-    throw NoLine(what, "found times that shrink as sizes grow, expected growth");
+    throw NoLine(what, "found times that do not grow with sizes, expected growth");
   LinearFit fit;
   fit.alpha_s = line.alpha;
   fit.beta = line.beta;
@@ -399,6 +400,33 @@ FitSample sample_of(const CaseRecord& record, const RowKey& key) {
   return sample;
 }
 
+// Returns the seconds of a case's repetitions; its median alone if it has no samples.
+std::vector<double> times_of(const CaseRecord& record) {
+  for (const Samples& samples : record.samples)
+    if (samples.name == "seconds" && !samples.values.empty() &&
+        std::ranges::none_of(samples.values, &std::vector<double>::empty))
+      return max_over_ranks(samples.values);
+  return {record.summary.number("median_s", record.where)};
+}
+
+// Repetitions by case; of collectives by size, whatever case they are of.
+using Repetitions = std::map<std::pair<std::string, double>, std::vector<double>>;
+
+std::optional<double> spread_of(const Repetitions& repetitions) {
+  std::vector<double> spreads;
+  for (const auto& [_, seconds] : repetitions)
+    if (seconds.size() > 1) spreads.push_back((quantile(seconds, 0.75) - quantile(seconds, 0.25)) / median(seconds));
+  return spreads.empty() ? std::nullopt : std::optional(median(spreads));
+}
+
+// A fit of medians looks good however far the repetitions behind them are apart.
+void judge_spread(const Repetitions& repetitions, LinearFit& fit) {
+  const std::optional<double> spread = spread_of(repetitions);
+  if (!spread || *spread <= kMostSpread) return;
+  const std::string why = fmt::format("repetitions of a size spread by {:.0f} %", 100 * *spread);
+  fit.weak = fit.weak ? *fit.weak + ", " + why : why;
+}
+
 template <class Row>
 Row fitted(Row row, const LinearFit& fit) {
   row.alpha_s = fit.alpha_s;
@@ -556,15 +584,25 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   take_cluster(out.profile, cases);
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
+  std::map<RowKey, Repetitions> repetitions;
+  std::map<std::string, std::vector<double>> times;  // by name of the case, without those measured again on purpose
+  for (const CaseRecord& record : cases)
+    if (record.status == CaseStatus::ok && !record.parameters.has("again_of") && record.summary.has("median_s"))
+      std::ranges::copy(times_of(record), std::back_inserter(times[record.key]));
   std::set<RowKey> in_layers;  // keys of collectives that layers ran
   for (const CaseRecord& record : best_attempts(cases)) {
     if (record.status != CaseStatus::ok) continue;
     if (take_whole(out.profile, record)) continue;
     const RowKey key = key_of(record, out.profile);
-    if (key.table == RowKey::Table::task)
+    if (key.table == RowKey::Table::task) {
       of_tasks[key].push_back(term_sample_of(record));
-    else
+    } else {
       samples[key].push_back(sample_of(record, key));
+      const bool by_size = key.table == RowKey::Table::comm;
+      const auto found = times.find(record.key);
+      std::ranges::copy(found != times.end() ? found->second : times_of(record),
+                        std::back_inserter(repetitions[key][{by_size ? "" : record.key, samples[key].back().size}]));
+    }
     if (key.table == RowKey::Table::comm && record.parameters.has("layer")) in_layers.insert(key);
   }
   for (const auto& [key, of_key] : of_tasks) {
@@ -594,6 +632,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       }
       row.fit = fit_without_line(of_key, none.why());
     }
+    judge_spread(repetitions.at(key), row.fit);
     add_row(out.profile, key, row.fit);
     out.rows.push_back(std::move(row));
   }

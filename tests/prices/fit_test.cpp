@@ -130,7 +130,8 @@ TEST(FitLinear, RefusesWhatIsNoLine) {
   };
   EXPECT_EQ(message({}), "gemm float32: found 0 sizes, expected at least 2 to fit a line");
   EXPECT_EQ(message({{5, 1}, {5, 2}}), "gemm float32: found 1 size, expected at least 2 to fit a line");
-  EXPECT_EQ(message({{1, 2}, {2, 1}}).find("gemm float32: found times that shrink as sizes grow"), 0u);
+  EXPECT_EQ(message({{1, 2}, {2, 2}, {4, 2}}).find("gemm float32: found times that do not grow with sizes"), 0u);
+  EXPECT_EQ(message({{1, 2}, {2, 1}}).find("gemm float32: found times that do not grow with sizes"), 0u);
   EXPECT_EQ(message({{1, 1}, {2, -1}}), "gemm float32: found size 2 in -1 s, expected both > 0");
   EXPECT_EQ(message({{1, 1}, {2, std::nan("")}}), "gemm float32: found size 2 in nan s, expected both > 0");
 }
@@ -300,7 +301,7 @@ TEST(FitProfile, MarksWhatHasNoLine) {
   EXPECT_EQ(fitted.profile.comm.size(), 2u);
   ASSERT_EQ(fitted.profile.unusable.size(), 1u);
   EXPECT_EQ(fitted.profile.unusable[0].row, "gemm float32");
-  EXPECT_TRUE(fitted.profile.unusable[0].reason.starts_with("found times that shrink as sizes grow"));
+  EXPECT_TRUE(fitted.profile.unusable[0].reason.starts_with("found times that do not grow with sizes"));
   ASSERT_EQ(fitted.rows.size(), 5u);
   EXPECT_EQ(fitted.rows[2].what, "gemm float32");
   EXPECT_EQ(fitted.rows[2].unusable, fitted.profile.unusable[0].reason);
@@ -312,6 +313,47 @@ CaseRecord again(CaseRecord record, double seconds, int line, CaseStatus status 
   record.summary.set("median_s", seconds);
   record.status = status;
   return record;
+}
+
+// Gives each case of an AlltoAll three repetitions of so many times its median.
+std::vector<CaseRecord> with_repetitions(const std::vector<double>& of_median) {
+  auto cases = microbench();
+  for (CaseRecord& record : cases) {
+    if (record.status != CaseStatus::ok || record.parameters.text("op", "") != "alltoall") continue;
+    Samples seconds{"seconds", {}};
+    for (const double times : of_median) seconds.values.push_back({times * record.summary.number("median_s", "")});
+    record.samples = {seconds};
+  }
+  return cases;
+}
+
+TEST(FitProfile, IsWeakWhereRepetitionsContradictEachOther) {
+  const auto weak = [](const std::vector<CaseRecord>& cases) {
+    int rows = 0;
+    for (const FittedRow& row : fit_profile(cases, "mine", "measured").rows) {
+      if (!row.fit.weak) continue;
+      ++rows;
+      EXPECT_TRUE(row.what.starts_with("alltoall")) << row.what;
+      EXPECT_TRUE(row.fit.weak->starts_with("repetitions of a size spread by ")) << *row.fit.weak;
+    }
+    return rows;
+  };
+  EXPECT_EQ(weak(with_repetitions({0.1, 1, 10})), 1);
+  EXPECT_EQ(weak(with_repetitions({0.99, 1, 1.02})), 0);
+  EXPECT_EQ(weak(with_repetitions({0.99, 1, 1, 1.02, 30})), 0);  // a single one that was disturbed
+}
+
+TEST(FitProfile, IsWeakWhereTwoFilesContradictEachOther) {
+  for (const double times : {3.0, 1.1}) {
+    auto cases = microbench();
+    for (CaseRecord record : microbench()) {
+      if (record.status != CaseStatus::ok || record.parameters.text("op", "") != "alltoall") continue;
+      record.summary.set("median_s", times * record.summary.number("median_s", ""));
+      cases.push_back(record);
+    }
+    for (const FittedRow& row : fit_profile(cases, "mine", "measured").rows)
+      EXPECT_EQ(row.fit.weak.has_value(), times > 2 && row.what.starts_with("alltoall")) << row.what << " " << times;
+  }
 }
 
 TEST(FitProfile, TakesTheBestAttemptAtACase) {
