@@ -27,6 +27,8 @@ class LayoutWords {
     const size_t equals = word.find('=');
     const std::string name = equals == std::string::npos ? "a schedule" : word.substr(0, equals);
     require<BadInput>(!word.empty(), "--current: found an empty word, expected {}", expected());
+    if (equals == std::string::npos && app_.get_option_no_throw("--" + word) != nullptr)
+      bad_input("--current: found '{}', expected {}=VALUE", word, word);
     require<BadInput>(read_.insert(name).second, "--current: found {} twice, expected it once", name);
     if (equals == std::string::npos) {
       layout_.schedule = word;

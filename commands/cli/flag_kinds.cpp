@@ -54,8 +54,11 @@ class Help : public CLI::Formatter {
     std::string text;
     if (option->get_type_size() == 0) return text;
     if (!option->get_type_name().empty()) text += " " + option->get_type_name();
-    if (!option->get_default_str().empty()) text += "=" + option->get_default_str();
     return text;
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const std::string text = Formatter::make_option_desc(option), held = option->get_default_str();
+    return option->get_type_size() == 0 || held.empty() ? text : fmt::format("{}; default: {}", text, held);
   }
   // Omits the value in braces that a flag has if none is given.
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {

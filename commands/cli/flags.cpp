@@ -208,6 +208,31 @@ std::string meant_by(const std::string& word, const CLI::App& verb) {
   return suggestion(name, known);
 }
 
+namespace {
+
+// Refuses `--flag=`, which CLI11 would give the next word as its value.
+void refuse_empty_values(const CLI::App& verb, std::span<const char* const> words) {
+  for (const std::string_view word : words) {
+    if (word == "--") return;
+    if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
+    const std::string name(word.substr(0, word.size() - 1));
+    require<BadInput>(verb.get_option_no_throw(name) == nullptr, "{}: found an empty value, expected one", name);
+  }
+}
+
+// Refuses a flag of the verb as another flag's value: the value was forgotten.
+void refuse_flags_as_values(const CLI::App& verb) {
+  for (const CLI::Option* option : verb.get_options()) {
+    if (option->get_items_expected_max() == 0 || option->get_positional()) continue;
+    for (const std::string& value : option->results())
+      require<BadInput>(
+          !value.starts_with("--") || verb.get_option_no_throw(value.substr(0, value.find('='))) == nullptr,
+          "{}: found no value before {}, expected one", option->get_name(), value);
+  }
+}
+
+}  // namespace
+
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   Command command;
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
@@ -217,6 +242,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   // The command after the -- is parsed separately.
   const bool starts = row != nullptr && row->starts_another;
   const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
+  if (row != nullptr) refuse_empty_values(*app.get_subcommand(argv[1]), {argv + 2, argv + own});
   try {
     app.parse(own, argv);
   } catch (const CLI::Success& help) {
@@ -230,6 +256,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     bad_input("{}; --help lists what is expected", text);
   }
   const CLI::App& verb = *app.get_subcommands().front();
+  refuse_flags_as_values(verb);
   command.verb = verb.get_name();
   command.call = std::move(calls[find_verb(command.verb) - all_verbs().data()]);
   VerbCall& call = command.call;

@@ -20,7 +20,8 @@ constexpr RunningHalf kHalf{microbench::run_microbench, layerbench::run_layerben
 int run(int argc, char** argv) {
   auto command = parse_command_line(argc, argv);
   if (!command) return kOk;
-  require<BadInput>(command->runs_layers(), "{}: found nothing to run, expected `moetune {}`: it plans", argv[0],
+  require<BadInput>(command->runs_layers(),
+                    "{0}: found {1}, which runs no layer in this process, expected `moetune {1}`", argv[0],
                     command->verb);
   set_log_level(command->log);
   if (command->wide) widen_output();

@@ -38,16 +38,22 @@ def program_path() -> str:
 
 def flags_of(options: dict[str, Any]) -> list[str]:
     """Flags of keyword arguments: `micro_batches=8` is `--micro-batches=8`. True is a flag without a value; None and
-    False are left out; a list or tuple is joined by commas."""
-    flags = []
+    False are left out; a list or tuple is joined by commas. Flags without a value come last, so that none of them, if
+    it needs a value, can take another flag for it.
+
+    Raises BadInput for an empty value.
+    """
+    values, switches = [], []
     for name, value in options.items():
         flag = "--" + name.replace("_", "-")
         if value is True:
-            flags.append(flag)
+            switches.append(flag)
         elif value is not None and value is not False:
-            items = value if isinstance(value, (list, tuple)) else [value]
-            flags.append(f"{flag}={','.join(str(item) for item in items)}")
-    return flags
+            items = [str(item) for item in (value if isinstance(value, (list, tuple)) else [value])]
+            if not items or "" in items:
+                raise BadInput(f"{name}: found an empty value, expected one, or None to leave it out", BAD_INPUT)
+            values.append(f"{flag}={','.join(items)}")
+    return values + switches
 
 
 def output_of(verb: str, *words: str) -> str:
@@ -65,10 +71,18 @@ def output_of(verb: str, *words: str) -> str:
     return done.stdout
 
 
+# Flags that would change what run() reads, and what to use in their place.
+_NOT_OPTIONS = {"help": "`moetune VERB --help` lists a verb's flags", "json": "the answer is JSON in any case",
+                "quiet": "only the answer is read in any case"}
+
+
 def run(verb: str, *arguments: str, **options: Any) -> Any:
     """Runs a verb of the program with `--json` and returns the document; docs/formats.md lists its keys.
     `arguments` are words that follow the verb, `options` its flags: `run("memory", model="mixtral-7b", zero=1)`.
 
     Raises BadInput or MoetuneError with the program's own line.
     """
-    return json.loads(output_of(verb, *arguments, *flags_of(options), "--json", "--quiet"))
+    for name, instead in _NOT_OPTIONS.items():
+        if name in options:
+            raise BadInput(f"{name}: found {options[name]!r}, expected no such argument; {instead}", BAD_INPUT)
+    return json.loads(output_of(verb, *arguments, "--json", "--quiet", *flags_of(options)))

@@ -350,6 +350,11 @@ _TUNE_ALONE = {"shape", "current", "measured", "strict", "out", "overwrite", "st
 
 
 def _tuned(records: Union[str, Path, None], given: Dict[str, Any]) -> Dict[str, Any]:
+    for name, instead in (("out", "records=FILE keeps records"),
+                          ("overwrite", "records=FILE is replaced if it is there"),
+                          ("no_verify", "nothing is run in any case")):
+        if name in given:
+            raise BadInput(f"{name}: found {given[name]!r}, expected no such argument; {instead}", BAD_INPUT)
     with tempfile.TemporaryDirectory(prefix="moetune-") as scratch:
         out = records or Path(scratch) / "records.jsonl"
         return run("tune", no_verify=True, out=out, overwrite=True, **given)

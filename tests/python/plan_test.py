@@ -170,6 +170,22 @@ class Plans(unittest.TestCase):
         with self.assertRaisesRegex(plan.BadInput, r"^nowhere.jsonl: found no readable file"):
             plan.read_records("nowhere.jsonl")
 
+    def test_no_value_takes_a_flag(self):
+        before = set(os.listdir("."))
+        for call, name in ((lambda: plan.simulate(schedule="fsmoe", trace=""), "trace"),
+                           (lambda: plan.simulate(schedule=[]), "schedule"),
+                           (lambda: plan.simulate(batch=True), "--batch"),
+                           (lambda: plan.simulate(trace=True, batch=True), "--trace"),
+                           (lambda: plan.simulate(help=True), "help"), (lambda: plan.memory(json=True), "json"),
+                           (lambda: plan.tune(out="x.jsonl"), "out"),
+                           (lambda: plan.tune_grid("fsmoe-30-b", overwrite=True), "overwrite"),
+                           (lambda: plan.tune(no_verify=True), "no_verify")):
+            with self.subTest(name=name), self.assertRaisesRegex(plan.BadInput, "^" + name + ": "):
+                call()
+        with self.assertRaisesRegex(plan.BadInput, "records=FILE"):
+            plan.tune(cluster="testbed-b", out="x.jsonl")
+        self.assertEqual(set(os.listdir(".")), before)
+
     def test_a_program_that_fails(self):
         os.environ["MOETUNE_PROGRAM"] = "./no-program"
         self.addCleanup(os.environ.__setitem__, "MOETUNE_PROGRAM", PROGRAM)

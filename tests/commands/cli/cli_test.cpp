@@ -139,6 +139,42 @@ struct Malformed {
   std::vector<std::string> expected;  // parts of the one line
 };
 
+TEST_F(Cli, NoFlagTakesAnotherFlagForItsValue) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
+      {{"simulate", "--cluster=", "--wide"}, "moetune: --cluster: found an empty value, expected one\n"},
+      {{"simulate", "--out=", "--overwrite"}, "moetune: --out: found an empty value, expected one\n"},
+      {{"simulate", "--out", "--overwrite"}, "moetune: --out: found no value before --overwrite, expected one\n"},
+      {{"tune", "--no-verify", "--batch", "1", "--current", "tutel:2,mp"},
+       "moetune: --current: found 'mp', expected mp=VALUE\n"}};
+  for (const auto& [words, line] : rows) {
+    const Printed printed = run(words);
+    EXPECT_EQ(printed.exit_code, 2);
+    EXPECT_EQ(printed.err, line);
+  }
+  EXPECT_FALSE(std::filesystem::exists("--overwrite"));
+}
+
+TEST_F(Cli, StragglersAndRoutingTracesAreChecked) {
+  const Printed straggler = run({"simulate", "--straggler", "0:1e308"});
+  EXPECT_EQ(straggler.exit_code, 2);
+  EXPECT_NE(straggler.err.find("expected one above 0 and at most 1000"), std::string::npos) << straggler.err;
+  EXPECT_EQ(run({"simulate", "--straggler", "0:1000"}).exit_code, 0);
+  const Printed trace = run({"simulate", "--serve", "--routing", "/nope"});
+  EXPECT_EQ(trace.exit_code, 2);
+  EXPECT_NE(trace.err.find("/nope: found no readable file, expected a routing trace"), std::string::npos) << trace.err;
+}
+
+TEST_F(Cli, PrintedMeansBesideASampleSayTheirLayers) {
+  EXPECT_NE(run({"tune", "--no-verify", "--grid", "fsmoe-30-b", "--wide"}).out.find("paper (1458 layers)"),
+            std::string::npos);
+}
+
+TEST_F(Cli, HelpKeepsDefaultsApartFromSyntax) {
+  const Printed help = run({"compare", "--help"});
+  EXPECT_EQ(help.out.find("NAME=family"), std::string::npos);
+  EXPECT_NE(help.out.find("default: family"), std::string::npos) << help.out;
+}
+
 TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
   file("empty.jsonl", "");
   file("text.jsonl", "hello\n");
