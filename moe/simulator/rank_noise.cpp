@@ -69,6 +69,8 @@ std::vector<TaskKind> routed_kinds() {
   return {dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange};
 }
 
+constexpr double kMostStraggling = 1000;  // times as slow; beyond it sums of seconds soon lose their digits
+
 void check_noise(const RankNoise& noise, int ranks, int layers) {
   const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;
   require<BadInput>(noise.coefficient >= 0 && noise.coefficient <= most,
@@ -77,8 +79,9 @@ void check_noise(const RankNoise& noise, int ranks, int layers) {
   for (const Straggler& s : noise.stragglers) {
     require<BadInput>(s.rank >= 0 && s.rank < ranks, "straggler: found rank {}, expected 0 to {}", s.rank, ranks - 1);
     require<BadInput>(seen.insert(s.rank).second, "straggler: found rank {} twice, expected it once", s.rank);
-    require<BadInput>(s.factor > 0 && std::isfinite(s.factor), "straggler: found a factor of {}, expected one > 0",
-                      s.factor);
+    require<BadInput>(s.factor > 0 && s.factor <= kMostStraggling,
+                      "straggler: found a factor of {}, expected one above 0 and at most {}", s.factor,
+                      kMostStraggling);
   }
   const size_t loads = noise.load.size(), of_a_layer = static_cast<size_t>(ranks);
   require<BadInput>(loads == 0 || loads == of_a_layer || loads == of_a_layer * static_cast<size_t>(layers),
