@@ -2,7 +2,9 @@
 
 #define CSV_IO_NO_THREAD
 #include <algorithm>
+#include <filesystem>
 #include <fmt/ranges.h>
+#include <fstream>
 #include <libfccp/csv.h>
 #include <numeric>
 #include <sstream>
@@ -17,6 +19,7 @@ namespace {
 using TraceReader = io::CSVReader<3, io::trim_chars<' ', '\t'>, io::no_quote_escape<','>, io::throw_on_overflow,
                                   io::single_line_comment<'#'>>;
 
+constexpr std::string_view kExpectedTrace = "a routing trace (CSV: token,layer,experts)";
 constexpr uint64_t kMostTokens = uint64_t{1} << 62;
 
 bool fits(const std::vector<int32_t>& found, const ExpectedChoices& expected) {
@@ -48,9 +51,17 @@ std::vector<int32_t> numbers_in(std::string_view text) {
 void read_routed_tokens(const std::string& path, const ExpectedChoices& expected,
                         const std::function<bool(uint64_t, uint64_t)>& wanted,
                         const std::function<void(const RoutedToken&, unsigned)>& take) {
+  std::ifstream file(path);
+  std::error_code no_folder;
+  require<BadInput>(file.is_open() && !std::filesystem::is_directory(path, no_folder),
+                    "{}: found no readable file, expected {}", path, kExpectedTrace);
   try {
-    TraceReader reader(path);
-    reader.read_header(io::ignore_no_column, "token", "layer", "experts");
+    TraceReader reader(path, file);
+    try {
+      reader.read_header(io::ignore_no_column, "token", "layer", "experts");
+    } catch (const io::error::base&) {
+      bad_input("{}: found no such columns in the first line, expected {}", path, kExpectedTrace);
+    }
     RoutedToken line;
     for (std::string text; reader.read_row(line.token, line.layer, text);) {
       if (!wanted(line.token, line.layer)) continue;

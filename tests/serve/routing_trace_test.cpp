@@ -58,6 +58,10 @@ TEST(RoutingTrace, ComesBackAsItWasWritten) {
 
 TEST(RoutingTrace, NamesTheLineOrTokenThatIsWrong) {
   const std::string head = "token,layer,experts\n";
+  const std::string no_header =
+      ": found no such columns in the first line, expected a routing trace (CSV: token,layer,experts)";
+  EXPECT_EQ(error_of(""), no_header);
+  EXPECT_EQ(error_of("a,b,c\n"), no_header);
   EXPECT_EQ(error_of(head), ": found no token, expected some");
   EXPECT_EQ(error_of(head + "0,0,4\n"), ":2: experts: found '4', expected different ones from 0 to 3");
   EXPECT_EQ(error_of(head + "0,0,1 1\n"), ":2: experts: found '1 1', expected different ones from 0 to 3");
