@@ -38,7 +38,7 @@ int run_compare(const CompareOptions& o) {
     fmt::print("{}\n", document_text(to_json(base, head, c)));
   else
     fmt::print("{}", comparison_text(base, head, c, {.all = o.all, .markdown = o.markdown}));
-  if (c.cases.empty() && c.broken.empty())
+  if (c.cases.empty() && c.broken.empty() && c.repaired.empty())
     bad_input(
         "compare: found nothing that {} and {} can be compared by ({} refused, {} only in BASE, {} only in HEAD), "
         "expected a case of the same question, machine and backend in both",
@@ -335,6 +335,10 @@ class Matcher {
           out_.refused.push_back({base.key, *why});
           return;
         }
+    if (was_bad && head.status == CaseStatus::ok) {
+      out_.repaired.push_back({base.key, status_text(base, head)});
+      return;
+    }
     const bool was_ok = base.status == CaseStatus::ok;
     if (was_ok && is_one_of(head.status, CaseStatus::oom, CaseStatus::unsupported))
       out_.broken.push_back({base.key, status_text(base, head)});
@@ -571,6 +575,7 @@ Json side_json(const Side& side) {
 std::string comparison_text(const Side& base, const Side& head, const Comparison& c, ReportLook look) {
   Text text(look);
   for (const CaseRemark& one : c.broken) text.line(fmt::format("broken: {}: {}", one.key, one.why));
+  for (const CaseRemark& one : c.repaired) text.line(fmt::format("repaired: {}: {}", one.key, one.why));
   add_side(text, "BASE", base);
   add_side(text, "HEAD", head);
   if (!c.cases.empty()) {
@@ -585,9 +590,9 @@ std::string comparison_text(const Side& base, const Side& head, const Comparison
 }
 
 Json to_json(const Side& base, const Side& head, const Comparison& c) {
-  Json json{{"base", side_json(base)},        {"head", side_json(head)},       {"broken", remarks(c.broken)},
-            {"cases", Json::array()},         {"groups", Json::array()},       {"refused", remarks(c.refused)},
-            {"only_in_base", c.only_in_base}, {"only_in_head", c.only_in_head}};
+  Json json{{"base", side_json(base)},         {"head", side_json(head)},        {"broken", remarks(c.broken)},
+            {"repaired", remarks(c.repaired)}, {"cases", Json::array()},         {"groups", Json::array()},
+            {"refused", remarks(c.refused)},   {"only_in_base", c.only_in_base}, {"only_in_head", c.only_in_head}};
   for (const ComparedCase& one : c.cases)
     json["cases"].push_back({{"key", one.key},
                              {"group", one.group},

@@ -128,8 +128,9 @@ struct GroupRatio {
 };
 
 struct Comparison {
-  std::vector<ComparedCase> cases;  // worst first
-  std::vector<CaseRemark> broken;   // BASE has a result, HEAD: wrong, error; or, measured alike, oom, unsupported
+  std::vector<ComparedCase> cases;   // worst first
+  std::vector<CaseRemark> repaired;  // BASE: wrong or error, HEAD: ok
+  std::vector<CaseRemark> broken;    // BASE has a result, HEAD: wrong, error; or, measured alike, oom, unsupported
   std::vector<CaseRemark> refused;
   std::vector<std::string> only_in_base, only_in_head;  // keys
   std::vector<GroupRatio> groups;                       // of time, then of memory, each sorted by name
@@ -150,7 +151,8 @@ struct ReportLook {
 
 /// Returns what is broken first, then shows a table of cases, one of means, and what was not compared.
 std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
-/// Returns base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], refused[] = {key, reason};
+/// Returns base, head: path, runs[] = {file, started, commit, dirty, ended}; broken[], repaired[], refused[] =
+/// {key, reason};
 /// cases[] = {key, group, metric, base, head, ratio, floor, verdict, pairs, least, most, pairs_needed}; groups[] =
 /// {group, metric, cases, ratio}; only_in_base, only_in_head: keys. The base and head of a time are in seconds, of
 /// memory in bytes.

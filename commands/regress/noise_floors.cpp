@@ -28,6 +28,8 @@ NoiseFloors::NoiseFloors(const std::string& path) {
       if (record.key == kFloorKey)
         floors_.push_back(
             {run.header.machine, {share_of(record, "within_session"), share_of(record, "between_sessions")}});
+  require<BadInput>(path.empty() || !floors_.empty(), "{}: found no record of a self-test, expected {}", path,
+                    kFloorKey);
 }
 
 Floor NoiseFloors::of(const Fields& machine) const {

@@ -222,7 +222,7 @@ TEST_F(CompareCases, WhatBrokeIsBrokenWhateverTheMachine) {
 TEST_F(CompareCases, WhatWasBrokenBeforeIsNoNews) {
   CaseRecord base = made_layer("L", "fsmoe", 1), head = base;
   base.status = CaseStatus::wrong;
-  EXPECT_EQ(compared(Cases{base}, Cases{head}).refused.at(0).why, "status: wrong -> ok");
+  EXPECT_EQ(compared(Cases{base}, Cases{head}).repaired.at(0).why, "wrong -> ok");
   head.status = CaseStatus::error;
   const Comparison c = compared(Cases{base}, Cases{head});
   EXPECT_TRUE(c.broken.empty());

@@ -44,6 +44,22 @@ TEST_F(CompareVerb, ExitCodesSayWhatBecameOfIt) {
   EXPECT_EQ(compare(slow).exit_code, 1) << "the floor is found where self-tests leave it";
 }
 
+TEST_F(CompareVerb, ARepairIsNoBadInput) {
+  CaseRecord wrong = made_layer("L", "fsmoe", 1);
+  wrong.status = CaseStatus::wrong;
+  file("base.jsonl", {wrong});
+  const Printed repaired = compare({made_layer("L", "fsmoe", 1)});
+  EXPECT_EQ(repaired.exit_code, 0) << repaired.err;
+  EXPECT_TRUE(has(repaired.out, "repaired: run/L/fsmoe: ")) << repaired.out;
+  EXPECT_EQ(compare({wrong}).exit_code, 2);
+}
+
+TEST_F(CompareVerb, AFloorFileNeedsASelfTest) {
+  const Printed bad = compare({made_layer("L", "fsmoe", 1)}, {"--floor", "base.jsonl"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_TRUE(has(bad.err, "base.jsonl: found no record of a self-test")) << bad.err;
+}
+
 TEST_F(CompareVerb, NothingToCompareIsBadInputAndSaysWhy) {
   CaseRecord other = made_layer("L", "fsmoe", 1);
   other.parameters.set("dtype", "bfloat16");
