@@ -106,7 +106,7 @@ std::vector<std::string> notes_on(const Found& found, const commands::Framework&
   const TimedCase &fastest = found.cases.front(), &chosen = *found.chosen;
   const std::string how =
       found.measured ? chosen.record.emulated ? "measured on an emulated cluster" : "measured" : "predicted";
-  std::vector<std::string> notes{fmt::format("{}: forward + backward, {}, on {}", described(chosen), how,
+  std::vector<std::string> notes{fmt::format("{}: one iteration with all its tasks, {}, on {}", described(chosen), how,
                                              chosen.record.parameters.text("cluster", chosen.record.where))};
   if (!found.exact) notes.push_back(fmt::format("{} runs this plan except for {}", runs.name, runs.but));
   if (fastest.seconds < chosen.seconds)
@@ -220,7 +220,9 @@ TunedLayer tuned_layer(const ExportOptions& options, const commands::Framework& 
   read_dense_layers(record, tuned);
   tuned.traits = commands::recorded_traits(record.parameters, record.where);
   note_unsaid(runs, tuned);
-  std::ranges::move(commands::refusals_of(runs, tuned.model), std::back_inserter(tuned.notes));
+  const std::vector<std::string> refusals = commands::refusals_of(runs, tuned.model);
+  require<BadInput>(refusals.empty(), "{}: found a layer that {} does not run, expected another: {}", options.file,
+                    runs.name, fmt::join(refusals, "; "));
   return tuned;
 }
 
