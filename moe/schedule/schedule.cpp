@@ -57,14 +57,24 @@ bool in_pieces(const Schedule& schedule) {
 
 namespace {
 
-// Returns the first schedule that orders iterations; all schedules after it in kSchedules do too.
-auto first_of_iterations() { return std::ranges::find_if(kSchedules, &Schedule::orders_iterations); }
+std::vector<const Schedule*> rows_where(bool orders_iterations) {
+  std::vector<const Schedule*> rows;
+  for (const Schedule* schedule : kSchedules)
+    if (schedule->orders_iterations() == orders_iterations) rows.push_back(schedule);
+  return rows;
+}
 
 }  // namespace
 
 ScheduleTable all_schedules() { return ScheduleTable(kSchedules); }
-ScheduleTable schedules() { return ScheduleTable({kSchedules.begin(), first_of_iterations()}); }
-ScheduleTable iteration_schedules() { return ScheduleTable({first_of_iterations(), kSchedules.end()}); }
+ScheduleTable schedules() {
+  static const std::vector<const Schedule*> rows = rows_where(false);
+  return ScheduleTable(rows);
+}
+ScheduleTable iteration_schedules() {
+  static const std::vector<const Schedule*> rows = rows_where(true);
+  return ScheduleTable(rows);
+}
 
 const Schedule& find_schedule(std::string_view name) { return find_named(all_schedules(), name, "schedule"); }
 
