@@ -45,9 +45,9 @@ inline constexpr double kMostSetAside = 0.125;       // share of the samples
 inline constexpr double kMostHeldOutError = 0.1;     // median over all samples
 inline constexpr double kMostHeldOutWorst = 0.5;     // over kept samples
 inline constexpr double kLeastRSquaredOfKept = 0.9;  // if the line at least doubles over its range
-/// Of repetitions: their interquartile range over their median, in the median over sizes, so that a disturbed repetition
-/// or size does not count. Cases of a collective with the same size are repetitions too; those of a computation may have
-/// other shapes.
+/// Of repetitions: their interquartile range over their median, in the median over sizes, so that a disturbed
+/// repetition or size does not count. Cases of a collective with the same size are repetitions too; those of a
+/// computation may have other shapes.
 inline constexpr double kMostSpread = 0.4;
 
 /// Samples that no line fits: fewer than two sizes, or times that don't grow with size.
