@@ -37,6 +37,10 @@ std::string measured_against(double error) {
 
 }  // namespace
 
+std::string printed_head(const Grid& grid) {
+  return grid.sample_of.empty() ? "paper" : fmt::format("paper ({} layers)", kPrintedLayers);
+}
+
 double printed_speedup(const std::string& grid, const std::string& cluster, std::string_view schedule) {
   const bool other = std::ranges::find(kOtherReadingsOfA, cluster) != kOtherReadingsOfA.end();
   for (const PrintedSpeedup& row : printed_speedups())

@@ -32,7 +32,8 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
 using Summaries = std::vector<commands::ScheduleSummary>;
 
 Table summary_table(const VerifiedResults& results, const Summaries& summaries, int of_layers) {
-  Table table({"schedule", "simulated", "measured", "paper", "of bound", "of own bound", "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "simulated", "measured", commands::printed_head(results.grid), "of bound", "of own bound",
+               "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   for (const commands::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
@@ -474,7 +475,8 @@ bool printed_apart(const VerifiedResults& results) {
 }
 
 Table speedup_table(const VerifiedResults& results) {
-  Table table({"schedule", "layers", "measured", "simulated", "apart", "paper", "r_f != r_b", "paper's"});
+  Table table({"schedule", "layers", "measured", "simulated", "apart", commands::printed_head(results.grid),
+               "r_f != r_b", "paper's"});
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
     const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
