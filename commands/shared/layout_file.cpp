@@ -132,7 +132,7 @@ class Reader {
     set_batches();
     set_pipeline_batch();
     for (const SettingDefault& held : layout_.format->defaults)
-      if (layout_.find(held.flag) == nullptr && (held.flag != "--cp-exchange" || shares_samples()))
+      if (layout_.find(held.flag) == nullptr && (held.flag != "--cp-exchange" || has_usual_exchange()))
         layout_.defaults.push_back(held);
     for (const Entry& entry : entries_)
       if (!entry.text.empty()) check(entry);
@@ -204,6 +204,13 @@ class Reader {
     const std::optional<int64_t> value = whole(entry);
     if (!value || *value < 1) fail(entry, "a whole number from 1 on");
     return *value;
+  }
+
+  // Returns whether CP ranks exchange keys and values as the framework does by default.
+  bool has_usual_exchange() const {
+    return shares_samples() && std::ranges::none_of(layout_.format->names, [&](const SettingName& name) {
+             return name.kind == SettingKind::exchange && entry_of(name.theirs) != nullptr;
+           });
   }
 
   // Returns the exchange of keys and values; empty if it is none of ours.
