@@ -175,7 +175,7 @@ class Plans(unittest.TestCase):
         for call, name in ((lambda: plan.simulate(schedule="fsmoe", trace=""), "trace"),
                            (lambda: plan.simulate(schedule=[]), "schedule"),
                            (lambda: plan.simulate(batch=True), "--batch"),
-                           (lambda: plan.simulate(trace=True, batch=True), "--trace"),
+                           (lambda: plan.simulate(trace=True, batch=True), "--batch"),
                            (lambda: plan.simulate(help=True), "help"), (lambda: plan.memory(json=True), "json"),
                            (lambda: plan.tune(out="x.jsonl"), "out"),
                            (lambda: plan.tune_grid("fsmoe-30-b", overwrite=True), "overwrite"),
