@@ -60,12 +60,12 @@ double GpuPrices::linear_seconds(double rows, double in, double out, Phase phase
   return gemm_seconds({rows, in, out}) + gemm_seconds({in, out, rows, 1, kSumBytes});
 }
 
-double GpuPrices::scores_seconds(Phase phase) const {
+double GpuPrices::scores_seconds(Phase phase, double seq) const {
   const LayerShape& l = shape_.layer;
   const double flops = scores_flops(shape_) * (l.causal ? 0.5 : 1) * (phase == Phase::backward ? kBackwardScores : 1);
   const double as_gemms = gpu_.tensor_flops_per_s * gpu_.gemm_share;
   const int64_t width = (head_width(l) + value_width(l)) / 2;  // a kernel's rate depends on the FLOPs per pair
-  return flops / attention_rate(width, phase, static_cast<double>(l.seq)).value_or(as_gemms);
+  return flops / attention_rate(width, phase, seq).value_or(as_gemms);
 }
 
 // Returns the seconds of latent attention except its scores: one GEMM per projection, the norms of both latents,
@@ -84,7 +84,6 @@ double GpuPrices::latent_seconds(Phase phase) const {
                                    (latents * kNorm[at(phase)] + rotated * kRotary[at(phase)] + keys * kTogether));
 }
 
-// Returns the seconds of attention with the layer's norms, residual sums and rotary positions.
 double GpuPrices::attention_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const HeadColumns columns = most_columns(shape_);
@@ -92,10 +91,11 @@ double GpuPrices::attention_seconds(Phase phase) const {
   const auto query = static_cast<double>(columns.query), key = static_cast<double>(columns.key);
   const double norms = l.norm == Norm::none ? 0 : 2 * kNorm[at(phase)];
   const double own = tokens / shape_.parallel.mp * dim * (norms + (l.residual ? 2 * kResidual[at(phase)] : 0));
-  if (is_latent(l)) return latent_seconds(phase) + scores_seconds(phase) + traffic_seconds(kBytes * own);
+  if (is_latent(l))
+    return latent_seconds(phase) + scores_seconds(phase, static_cast<double>(l.seq)) + traffic_seconds(kBytes * own);
   const double rotary = l.rope_theta > 0 ? tokens * (query + key) * kRotary[at(phase)] : 0;
   return linear_seconds(tokens, dim, query + 2 * key, phase) + linear_seconds(tokens, query, dim, phase) +
-         scores_seconds(phase) + traffic_seconds(kBytes * (own + rotary));
+         scores_seconds(phase, static_cast<double>(l.seq)) + traffic_seconds(kBytes * (own + rotary));
 }
 
 double GpuPrices::gate_seconds(Phase phase, double tokens) const {

@@ -33,14 +33,16 @@ class GpuPrices {
 
   /// Returns the price of a layer's computation by its FLOPs or bytes (`work`, of all rows); none for any other task.
   std::optional<PriceCurve> curve(TaskKind kind, Phase phase, const Work& work) const;
+  /// Returns the seconds of attention with the layer's norms, residual sums and rotary positions.
+  double attention_seconds(Phase phase) const;
+  /// Returns the seconds of attention's scores, at the rate of a kernel that is called with `seq` tokens of a sample.
+  double scores_seconds(Phase phase, double seq) const;
   /// Returns the seconds of the output projection and the loss of its logits.
   double head_seconds(Phase phase, const Work& work) const;
 
  private:
   double linear_seconds(double rows, double in, double out, Phase phase) const;
-  double attention_seconds(Phase phase) const;
   double latent_seconds(Phase phase) const;
-  double scores_seconds(Phase phase) const;
   double gate_seconds(Phase phase, double tokens) const;
   double ffn_seconds(Phase phase, double hidden, GemmShape gemm) const;
 

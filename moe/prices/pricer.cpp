@@ -178,7 +178,11 @@ PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part,
       whole.gemms += work.gemms;
     };
     add(TaskKind::keys_values, 1);
-    if (in_ring()) add(TaskKind::heads, shape().parallel.ring_blocks());
+    if (in_ring()) {
+      const double linear_flops = whole.flops;
+      add(TaskKind::heads, shape().parallel.ring_blocks());
+      if (const auto seconds = modelled_ring_seconds(kind, phase, part.flops / linear_flops)) return {*seconds};
+    }
     note({PriceNote::Kind::derived, in_ring() ? "keys_values, heads, attention" : "keys_values, attention",
           " = their shares of attention, by FLOPs"});
   } else {
@@ -193,6 +197,19 @@ PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part,
     seconds *= share;
   }
   return price;
+}
+
+// Returns the seconds of a task of a ring by the model of the hardware, if that prices attention. The kernel of the
+// heads is called with a block at a time; `share`: the task's share of all other FLOPs of attention.
+std::optional<double> LayerPricer::modelled_ring_seconds(TaskKind kind, Phase phase, double share) const {
+  if (find_.task_row(TaskKind::attention, phase) != nullptr) return std::nullopt;
+  if (find_.own_module_row(TaskKind::attention, phase) != nullptr) return std::nullopt;
+  const auto gpu = gpu_prices();
+  if (!gpu) return std::nullopt;
+  const auto seq = static_cast<double>(shape().layer.seq);
+  const int blocks = shape().parallel.ring_blocks();
+  if (kind == TaskKind::heads) return gpu->scores_seconds(phase, seq / blocks) / blocks;
+  return share * (gpu->attention_seconds(phase) - gpu->scores_seconds(phase, seq));
 }
 
 PriceCurve LayerPricer::copy_curve() const {

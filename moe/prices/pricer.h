@@ -89,6 +89,7 @@ class LayerPricer {
   PriceCurve task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const;
   PriceCurve compute_curve(TaskKind kind, Phase phase, const Work& work) const;
   PriceCurve part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const;
+  std::optional<double> modelled_ring_seconds(TaskKind kind, Phase phase, double share) const;
   PriceCurve copy_curve() const;
   PriceCurve host_copy_curve() const;
   std::optional<GpuPrices> gpu_prices() const;

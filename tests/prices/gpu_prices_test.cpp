@@ -207,6 +207,25 @@ TEST(GpuPrices, ScoresThatAreComputedAgainAreInTheKernel) {
   EXPECT_EQ(LayerPricer(profile, shape).dense_seconds(TaskKind::attention, Phase::backward), kept);
 }
 
+// 2000 tokens a rank see half of 4000, in blocks of 2000, at which length the kernel has 2e11 FLOP/s.
+TEST(GpuPrices, HeadsInARingAreCallsOfTheKernelWithABlock) {
+  Profile profile;
+  profile.name = profile.source = "p";
+  profile.gpu = round_gpu();
+  LayerShape layer = one_gpu_case().layer;
+  layer.seq = 4000;
+  ParallelShape parallel{.nodes = 1, .ranks_per_node = 2, .mp = 1, .cp = 2};
+  parallel.cp_exchange = CpExchange::ring;
+  const LayerCase ring = complete(layer, parallel, Rounding::exact);
+  const LayerPricer pricer(profile, ring);
+  const double scores = 2.0 * 2000 * 2000 * (256 + 256);
+  const auto seconds = [&](TaskKind kind) { return pricer.dense_seconds(kind, Phase::forward); };
+  EXPECT_NEAR(seconds(TaskKind::heads), scores / 2e11 / 2, 1e-12);
+  const double all = GpuPrices(*profile.gpu, ring).attention_seconds(Phase::forward);
+  EXPECT_NEAR(seconds(TaskKind::keys_values) + seconds(TaskKind::attention), all - scores / 3e11, 1e-12);
+  EXPECT_NEAR(seconds(TaskKind::keys_values) / seconds(TaskKind::attention), (256 + 2 * 128) / 256.0, 1e-9);
+}
+
 TEST(GpuPrices, AreReadAsTheyAreWritten) {
   Profile profile;
   profile.name = profile.source = "p";
