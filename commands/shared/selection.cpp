@@ -79,12 +79,12 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   selection.layer.fields.apply_to(file.layer);
   const auto limit = selection.layer.fields.get(&LayerShape::node_limit);
   const int64_t groups = file.layer.router_groups;
+  const int64_t places = groups > 0 ? groups : nodes;
   require<BadInput>(
-      !limit || *limit<(groups > 0 ? groups : nodes), "--node-limit: found {}, expected less than the {}, {}",
-                       limit.value_or(0), groups> 0
+      !limit || *limit<places, "--node-limit: found {}, expected less than the {}, {}", limit.value_or(0), groups> 0
           ? "router's groups"
           : "cluster's nodes",
-      groups > 0 ? groups : nodes);
+      places);
   file.parallel.nodes = nodes;
   file.parallel.ranks_per_node = ranks_per_node;
   override_with(file.parallel.dp, selection.layer.dp);
