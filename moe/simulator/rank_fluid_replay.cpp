@@ -42,7 +42,7 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   row.layer = task.layer;
   row.kind = task.kind;
   // The ends and the step count as layers behind the last one.
-  if (part_of(task.kind) == TaskPart::attention) layers_ = std::max(layers_, task.layer + 1);
+  if (is_of_layer(task.kind)) layers_ = std::max(layers_, task.layer + 1);
   const auto [size, step] = rank_loops::spacing_of(task, parallel);
   row.group_size = static_cast<uint32_t>(size);
   row.group_step = static_cast<uint32_t>(step);

@@ -63,7 +63,7 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.layer = task.layer;
     row.kind = task.kind;
     // The ends and the step count as layers behind the last one.
-    if (part_of(task.kind) == TaskPart::attention) layers_ = std::max(layers_, task.layer + 1);
+    if (is_of_layer(task.kind)) layers_ = std::max(layers_, task.layer + 1);
     const Spacing group = rank_loops::spacing_of(task, parallel);
     row.group_size = static_cast<uint32_t>(group.size);
     row.group_step = static_cast<uint32_t>(group.step);

@@ -125,7 +125,7 @@ class CurrentTest(ProgramTest):
         for words, said in (("tutel,tp=2", "--mp"), ("tutel,mp=2,mp=4", "twice"), ("tutel,mp=x", "mp"),
                             ("tutle,mp=2", "tutle"), ("tutel,,mp=2", "empty"), ("tutel,mp=3", "--current"),
                             ("tutel,ep=5", "--current"), ("tutel,mp=2,dp=8", "--current"),
-                            ("tutel,mp", "a schedule twice"),
+                            ("tutel,mp", "expected mp=VALUE"),
                             ("tutel,recompute=most", "recompute"), ("./absent.sh", "absent.sh"),
                             ("./empty.sh", "empty.sh"), ("tutel,micro-batches=3", "--current")):
             done = self.run_tune(*search, "--current", words)

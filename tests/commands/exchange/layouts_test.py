@@ -276,7 +276,7 @@ class LayoutsTest(ProgramTest):
             plan = {"mp": draw.choice([1, 2]), "ep": draw.choice([1, 2, 4]), "pp": pp,
                     "batch": draw.choice([1, 2]), "micro-batches": draw.choice([2, 4]), "pipeline": "1f1b",
                     "zero": draw.choice([0, 1]), "recompute": draw.choice(["none", "selective", "full"])}
-            plan["esp"] = draw.choice([1, plan["mp"]])
+            plan["esp"] = draw.choice([1, plan["mp"]]) if plan["ep"] * plan["mp"] * pp <= 8 else 1
             if number % 3 == 0:
                 plan["cp"] = 2
                 plan["cp-exchange"] = draw.choice(["allgather", "ring"])

@@ -46,8 +46,8 @@ class WholeGrid(Page):
                                             ".filter((name) => !name.startsWith('data:'))"), [])
 
     def test_shows_its_sections(self):
-        self.assertEqual(self.shown_sections(), ["winners", "answer", "warnings", "ranking", "timelines", "degrees",
-                                                 "operations", "accuracy", "memory", "runs"])
+        self.assertEqual(self.shown_sections(), ["summary", "winners", "answer", "warnings", "ranking", "timelines",
+                                                 "degrees", "operations", "accuracy", "memory", "runs"])
         self.assertIn("EMULATED", self.text("emulated"))
         self.assertIn("EMULATED", self.text("card"))
 
