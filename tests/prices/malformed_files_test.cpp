@@ -231,7 +231,7 @@ TEST(MalformedFiles, Layers) {
       {"\"gpt\"", "\"dense\"", "5: ffn: unknown 'dense', expected one of: gpt, mixtral"},
       {"\"gshard\"", "\"g shard\"", "6: gate: found 'g shard', expected a name of letters"},
       {"mp = 2", "mp = -2", "8: parallel.mp: found -2, expected a whole number >= 1"},
-      {"mp = 2", "tp = 2", "8: parallel.tp: found unknown key 'tp', expected one of: dp, cp, mp, ep, esp"},
+      {"mp = 2", "tp = 2", "8: parallel.tp: found unknown key 'tp', expected one of: dp, cp, cp_exchange, mp"},
       {"[parallel]", "[parallel", "7: found bad syntax ("},
   };
   expect_each_refused({"layer", kLayer, [](const std::string& path) { read_layer(path); }}, rows);

@@ -194,7 +194,7 @@ TEST(ModelFile, WhatCannotBeReadIsNamed) {
         {"heads = 4\n", "", "5: layer.heads: found no such key"},
         {"heads = 4", "heads = 4.5", "9: layer.heads: found 4.5, expected a whole number"},
         {"heads = 4", "heads = 4\nffn = \"relu\"", "10: layer.ffn: unknown 'relu', expected one of: gpt, mixtral"},
-        {"mp = 2", "tp = 2", "11: parallel.tp: found unknown key 'tp', expected one of: dp, cp, mp, ep, esp"},
+        {"mp = 2", "tp = 2", "11: parallel.tp: found unknown key 'tp', expected one of: dp, cp, cp_exchange, mp"},
         {"batch = 3", "batch = 0", "14: on.batch: found 0, expected a whole number >= 1"},
         {"batch = 3", "heads = 3", "14: on.heads: found unknown key 'heads', expected one of: clusters, layers"},
         {"[\"here\", \"there\"]", "[1]", "13: on.clusters: found 1, expected names of clusters"},

@@ -310,7 +310,7 @@ class Kineto(ProgramTest):
             self.assertGreater(cases[key]["summary"]["median_s"], 0)
         self.assertIn(f"op/gemm/float32/{2 * 64 ** 3}", cases)
         self.assertRegex(said, "with a weak fit, whose prices are labelled: allgather intra 2 \\(held-out error")
-        self.assertRegex(said, "can't be used: allreduce intra 2 \\(.*; gemm float32 \\(found times that shrink")
+        self.assertRegex(said, "can't be used: allreduce intra 2 \\(.*; gemm float32 \\(found times that do not grow")
         self.assertIn("time three sizes or more", said)
         self.assertIn("a plan may need rows beside these: gemm, alltoall, reducescatter, allreduce (", said)
         self.assertIn("next: ./moetune fit --records r.jsonl --out results/imported.toml", said)

@@ -165,12 +165,12 @@ class Plans(ProgramTest):
         words = [*LAYER, "--schedule", "lina", "--micro-op-bytes", "1000000"]
         self.call("simulate", *words, "--out", "r.jsonl", "--overwrite")
         done = self.call("export", "plan", "r.jsonl", "-o", "plan.json")
-        self.assertNotIn("times what the record predicts", done.stderr.decode())
+        self.assertNotIn("times as long as the record predicts", done.stderr.decode())
         text = pathlib.Path(self.path("r.jsonl")).read_text()
         self.path("other.jsonl", text.replace('"micro_op_bytes":1000000', '"micro_op_bytes":100000'))
         self.assertNotEqual(text, pathlib.Path(self.path("other.jsonl")).read_text())
         done = self.call("export", "plan", "other.jsonl", "-o", "other.json")
-        self.assertIn("times what the record predicts", done.stderr.decode())
+        self.assertIn("times as long as the record predicts", done.stderr.decode())
 
     def refused_plan(self, change):
         plan = json.loads(pathlib.Path(self.path("plan.json")).read_text())
