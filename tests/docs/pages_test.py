@@ -15,7 +15,7 @@ TOP = ("moe", "commands", "tuner", "microbench", "layerbench", "modelbench", "co
 PATH = re.compile(r"(?:" + "|".join(map(re.escape, TOP)) + r")/[\w.+/*-]*|[A-Z]\w+\.(?:md|txt|cff|json)")
 ROW = re.compile(r"(?://|#) (?:(?:(k\w+)|(\w+)\(\)|\w+) in )?([\w/]+\.(?:cpp|h|txt))")
 MOST_LINES = {"README.md": 150, "docs/adding.md": 420, "docs/architecture.md": 225, "docs/tuning.md": 270,
-              "docs/schedules.md": 350, "docs/formats.md": 395, "docs/metrics.md": 450, "docs/ci.md": 240,
+              "docs/schedules.md": 350, "docs/formats.md": 395, "docs/metrics.md": 460, "docs/ci.md": 240,
               "docs/exchange.md": 225, "CHANGELOG.md": 150, "results/README.md": 215}
 USUAL_LINES = 200
 DRAWN = re.compile(r"<!-- drawn: .*?^```$", re.MULTILINE | re.DOTALL)
