@@ -78,13 +78,13 @@ class Served(unittest.TestCase):
 
     def test_overruns_make_a_run_invalid(self):
         """Stops the program again and again, so that more than 1 % of the tasks outlast their times."""
-        with served("--json", "--batches", "40") as run:
+        with served("--json", "--batches", "4", "--variant", "uniform,lina-serve") as run:
             code = None
             while code is None:
                 run.process.send_signal(signal.SIGSTOP)
-                time.sleep(0.1)
+                time.sleep(0.03)
                 run.process.send_signal(signal.SIGCONT)
-                time.sleep(0.02)
+                time.sleep(0.03)
                 code = run.process.poll()
             self.assertEqual(code, 0)
             document = json.loads(run.out)
