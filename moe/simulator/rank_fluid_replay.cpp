@@ -23,6 +23,7 @@ RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape
     : slowdowns_(contention, most_at_once(checked(structure), networks)) {
   places_ = parallel.ranks() / parallel.pp;
   stages_ = rank_loops::stages_of(structure, parallel);
+  layers_ = rank_loops::layers_of(structure);
   for (const Task& task : structure.tasks) {
     const Lane& lane = structure.lanes[task.lane];
     add_row(task, parallel);
@@ -41,8 +42,6 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   Row& row = rows_.emplace_back();
   row.layer = task.layer;
   row.kind = task.kind;
-  // The ends and the step count as layers behind the last one.
-  if (is_of_layer(task.kind)) layers_ = std::max(layers_, task.layer + 1);
   const auto [size, step] = rank_loops::spacing_of(task, parallel);
   row.group_size = static_cast<uint32_t>(size);
   row.group_step = static_cast<uint32_t>(step);

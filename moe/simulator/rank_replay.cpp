@@ -33,6 +33,13 @@ int rank_loops::stages_of(const Structure& structure, const ParallelShape& paral
   return stages;
 }
 
+int rank_loops::layers_of(const Structure& structure) {
+  int layers = 1;
+  for (const Task& task : structure.tasks)
+    if (is_of_layer(task.kind)) layers = std::max(layers, task.layer + 1);
+  return layers;
+}
+
 Spacing rank_loops::spacing_of(const Task& task, const ParallelShape& parallel) {
   if (task.group == GroupKind::none || task.group == GroupKind::pp) return {};
   // The norm's ranks of other stages have tasks of their own, which wait for the same.
@@ -50,6 +57,7 @@ RankReplay::RankReplay(const Structure& structure, const ParallelShape& parallel
   const Replay checked(structure);
   stage_ranks_ = parallel.ranks() / parallel.pp;
   stages_ = rank_loops::stages_of(structure, parallel);
+  layers_ = rank_loops::layers_of(structure);
   add_rows(structure, parallel);
   give_buffers(structure);
   cut_segments(ranks_at_once);
@@ -62,8 +70,6 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.stage = structure.lanes[task.lane].stage;
     row.layer = task.layer;
     row.kind = task.kind;
-    // The ends and the step count as layers behind the last one.
-    if (is_of_layer(task.kind)) layers_ = std::max(layers_, task.layer + 1);
     const Spacing group = rank_loops::spacing_of(task, parallel);
     row.group_size = static_cast<uint32_t>(group.size);
     row.group_step = static_cast<uint32_t>(group.step);

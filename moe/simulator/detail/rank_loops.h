@@ -63,6 +63,8 @@ struct Spacing {
 
 // Returns the number of stages of a structure. Throws WrongResult if `parallel` has fewer.
 int stages_of(const Structure& structure, const ParallelShape& parallel);
+// Returns the number of layers of a structure, without the ends and the step, whose tasks have numbers beyond the last.
+int layers_of(const Structure& structure);
 // Returns the spacing of a task's groups among the ranks of a stage; size 1 if each rank runs the task on its own.
 Spacing spacing_of(const Task& task, const ParallelShape& parallel);
 
