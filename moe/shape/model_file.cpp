@@ -176,10 +176,12 @@ namespace {
 
 std::string toml_string(std::string_view value) { return Json(std::string(value)).dump(-1, ' ', true); }
 
+std::string toml_line(std::string_view key, const auto& value) { return fmt::format("{} = {}\n", key, value); }
+
 // Returns the lines of the fields that differ from the usual ones or are always stated.
 std::string layer_toml(const LayerShape& l) {
   std::string text = "\n[layer]\n";
-  const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  const auto add = [&](std::string_view key, const auto& value) { text += toml_line(key, value); };
   const LayerShape usual;
   for_each_layer_field([&](const auto& field) {
     using Value = std::remove_cvref_t<decltype(l.*field.member)>;
@@ -204,7 +206,7 @@ std::string layer_toml(const LayerShape& l) {
 
 std::string model_toml(const Model& m) {
   std::string text;
-  const auto add = [&](std::string_view key, const auto& value) { text += fmt::format("{} = {}\n", key, value); };
+  const auto add = [&](std::string_view key, const auto& value) { text += toml_line(key, value); };
   add("schema", 1);
   add("name", toml_string(m.name));
   add("source", toml_string(m.source));

@@ -36,14 +36,13 @@ class FlashHeads final : public AttentionHeads {
           of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[query], 0, shape_.causal,
           std::nullopt, scale_);
       of(d.q, query).copy_(dq);
-      if (query == 0)
+      if (query == 0) {
         of(d.k).copy_(dk);
-      else
-        of(d.k).add_(dk);
-      if (query == 0)
         of(d.v).copy_(dv);
-      else
+      } else {
+        of(d.k).add_(dk);
         of(d.v).add_(dv);
+      }
     }
   }
 

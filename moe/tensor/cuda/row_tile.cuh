@@ -8,7 +8,8 @@ namespace moe::cuda {
 
 inline constexpr int kHeld = 4;  // packs per thread, of all R rows together
 
-/// Holds kColumns packs per thread of each of R rows. Further packs of a row are read again at each use.
+/// A part of R rows in registers: kColumns packs per thread of each row. Further packs of a row are read again at each
+/// use.
 template <class T, int N, int R, int kColumns = kHeld / R>
 class RowTile {
  public:
