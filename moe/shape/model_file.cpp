@@ -78,7 +78,7 @@ DenseRule dense_from(const TableReader& root, int layers) {
 std::string windowed_from(const TableReader& root, const LayerShape& layer) {
   constexpr std::string_view kKey = "windowed_layers";
   if (!root.has(kKey)) return {};
-  const std::string pattern = root.text(kKey);
+  std::string pattern = root.text(kKey);
   if (layer.window == 0) root.fail(root.value(kKey), kKey, "a window in [layer] beside it");
   if (pattern.find_first_not_of("01") != std::string::npos || pattern.find('1') == std::string::npos)
     root.fail(root.value(kKey), kKey, "1 for layers with the window of [layer], and 0 for others");
