@@ -28,7 +28,7 @@ struct MemoryReport {
   std::string name, cluster;             // name of the model; empty: a layer
   std::string framework = "moetune";     // key of the framework
   MemoryRequest request;                 // `activations` is not used
-  WholeLayers whole = {};                // of the model's layers, which take no other memory
+  LayerSet whole = {};                   // of the model's layers, which take no other memory
   std::optional<double> capacity_bytes;  // memory of one rank; none: unknown
 };
 

@@ -43,7 +43,7 @@ struct ModelbenchResults {
   bool cut = false;               // only as many layers ran as a rank has memory for
   int layers = 1, of_layers = 1;  // layers that ran, and layers of the model
   DenseLayers dense = {};         // of those that ran
-  WholeLayers whole = {};         // of those that ran
+  LayerSet whole = {};            // of those that ran
   int64_t tokens = 0;             // of a step, nominal
   int experts = 1;                // a device, nominal, where none are packed
   std::string text = {}, optimizer = {};

@@ -177,7 +177,7 @@ std::string layer_frequency(std::string_view moe_layers) {
 }
 
 // Returns which layers have a window: N if each N-th alone has none, else a list.
-std::string window_frequency(const WholeLayers& whole) {
+std::string window_frequency(const LayerSet& whole) {
   const std::string layers = windowed_pattern(whole, static_cast<int>(std::ssize(whole.is)));
   const size_t period = std::min(layers.find('0'), layers.size()) + 1;
   bool is_regular = true;

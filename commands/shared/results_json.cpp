@@ -43,7 +43,7 @@ Json to_json(const LayerCase& c) {
   return json;
 }
 
-void add_layer_kinds(Json& json, const DenseLayers& dense, const WholeLayers& whole, int layers) {
+void add_layer_kinds(Json& json, const DenseLayers& dense, const LayerSet& whole, int layers) {
   if (!whole.none(layers)) json["windowed_layers"] = windowed_pattern(whole, layers);
   if (dense.none(layers)) return;
   json["dense_layers"] = Json::array();

@@ -14,7 +14,7 @@ Json to_json(const LayerResult& result);
 Json to_json(const LayerCase& shape);
 /// Adds dense_layers (their numbers) and dense_hidden if the first `layers` layers have dense ones, and windowed_layers
 /// (1 for a layer with the window, else 0), if only some have one.
-void add_layer_kinds(Json& json, const DenseLayers& dense, const WholeLayers& whole, int layers);
+void add_layer_kinds(Json& json, const DenseLayers& dense, const LayerSet& whole, int layers);
 /// Adds lanes (name, busy_s) and tasks (name, phase, layer, chunk, lane, start_s, end_s).
 void add_timeline(Json& json, const Plan& plan, const Timeline& timeline);
 /// Returns layers[] = {layer, status, schedules[]}.

@@ -288,7 +288,7 @@ LayerCase case_from(const TableReader& document) {
 DenseLayers dense_from(const TableReader& document, const Plan& plan) {
   if (!document.has("dense")) return {};
   const TableReader n = document.table("dense", kDenseKeys);
-  DenseLayers dense{n.integer("hidden", from_to(1, kMostSize)), std::vector<bool>(static_cast<size_t>(plan.layers))};
+  DenseLayers dense{{std::vector<bool>(static_cast<size_t>(plan.layers))}, n.integer("hidden", from_to(1, kMostSize))};
   for_each_item(n, "layers", [&](const ConfigValue& item, std::string_view name) {
     dense.is[n.integer_of(item, name, from_to(0, plan.layers - 1))] = true;
   });
@@ -297,11 +297,11 @@ DenseLayers dense_from(const TableReader& document, const Plan& plan) {
   return dense;
 }
 
-WholeLayers whole_from(const TableReader& document, const Plan& plan) {
+LayerSet whole_from(const TableReader& document, const Plan& plan) {
   constexpr std::string_view kKey = "windowed_layers";
   if (!document.has(kKey)) return {};
   const std::string pattern = document.text(kKey);
-  const WholeLayers whole = whole_layers(pattern, plan.layers);
+  const LayerSet whole = whole_layers(pattern, plan.layers);
   const bool fits = std::ssize(pattern) == plan.layers && pattern.find_first_not_of("01") == std::string::npos;
   if (!fits || whole.none(plan.layers) || plan.shape.layer.window == 0)
     document.fail(kKey, pattern, "a 0 or 1 for each layer, and a 0 among them, of a layer with a window");

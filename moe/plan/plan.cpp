@@ -79,17 +79,9 @@ void hash_shape(Hash& hash, const LayerCase& c) {
   if (c.row_multiple > 1) hash.add(static_cast<uint64_t>(c.row_multiple));
 }
 
-void hash_dense(Hash& hash, const DenseLayers& dense) {
-  hash.add(std::string_view("dense"));
-  hash.add(static_cast<uint64_t>(dense.hidden));
-  hash.add(dense.is.size());
-  for (const bool is : dense.is) hash.add(uint64_t{is});
-}
-
-void hash_whole(Hash& hash, const WholeLayers& whole) {
-  hash.add(std::string_view("whole"));
-  hash.add(whole.is.size());
-  for (const bool is : whole.is) hash.add(uint64_t{is});
+void hash_layers(Hash& hash, const LayerSet& layers) {
+  hash.add(layers.is.size());
+  for (const bool is : layers.is) hash.add(uint64_t{is});
 }
 
 void hash_ids(Hash& hash, const std::vector<int>& ids) {
@@ -163,8 +155,15 @@ uint64_t Plan::hash() const {
   hash.add(static_cast<uint64_t>(rows));
   hash.add(static_cast<uint64_t>(vocabulary));
   hash_shape(hash, shape);
-  if (dense.hidden > 0) hash_dense(hash, dense);
-  if (!whole.is.empty()) hash_whole(hash, whole);
+  if (dense.hidden > 0) {
+    hash.add(std::string_view("dense"));
+    hash.add(static_cast<uint64_t>(dense.hidden));
+    hash_layers(hash, dense);
+  }
+  if (!whole.is.empty()) {
+    hash.add(std::string_view("whole"));
+    hash_layers(hash, whole);
+  }
   if (step.planned)
     hash.add(uint64_t{step.clips} << 2 | (step.optimizer ? 1 + static_cast<uint64_t>(*step.optimizer) : 0));
   if (step.tied) hash.add(std::string_view("tied"));

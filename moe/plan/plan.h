@@ -183,7 +183,7 @@ struct Plan {
   int virtual_stages = 1;                      // chunks of layers per stage
   LayerCase shape;                             // case of an MoE layer, with the window of those that have one
   DenseLayers dense;                           // the layers without experts
-  WholeLayers whole;                           // the layers without the window
+  LayerSet whole;                              // the layers without the window
   Groups groups;
   int64_t rows = 0;        // T_rank
   int64_t vocabulary = 0;  // vocabulary of a model with its ends; 0: only layers

@@ -32,7 +32,7 @@ const LayerPricer& LayerPricer::whole() const {
   return *whole_;
 }
 
-KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const WholeLayers& whole, int layers) {
+KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const LayerSet& whole, int layers) {
   KindPricers pricers{};
   for (int layer = 0; layer < layers; ++layer) {
     const LayerKind kind = layer_kind(dense, whole, layer);

@@ -108,7 +108,7 @@ class LayerPricer {
 /// The pricers of a model's kinds of layers; null: the model has no such layer.
 using KindPricers = EnumArray<LayerKind, const LayerPricer*, kLayerKinds>;
 /// Returns those of the first `layers` layers, made from `moe`, which prices an MoE layer with the window.
-KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const WholeLayers& whole, int layers);
+KindPricers kind_pricers(const LayerPricer& moe, const DenseLayers& dense, const LayerSet& whole, int layers);
 
 /// Returns the seconds of each task of a plan.
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan);

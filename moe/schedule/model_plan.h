@@ -25,7 +25,7 @@ struct ModelShape {
   StepShape step = {};
   EndWeights ends = {};  // weights of the ends, even if they have no tasks (add_ends())
   DenseLayers dense = {};
-  WholeLayers whole = {};
+  LayerSet whole = {};
 
   StageSplit split() const {
     return split_of(shape, layers, shape.parallel.pp, shape.parallel.pp > 1 ? virtual_stages : 1);

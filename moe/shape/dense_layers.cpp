@@ -9,42 +9,38 @@
 
 namespace moe {
 
-static int count_in(const std::vector<bool>& is, int first, int last) {
+int LayerSet::in(int first, int last) const {
   const auto at = [&](int layer) { return is.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(is)); };
   return static_cast<int>(std::count(at(first), at(last), true));
 }
 
-int DenseLayers::in(int first, int last) const { return count_in(is, first, last); }
-
-int WholeLayers::in(int first, int last) const { return count_in(is, first, last); }
+LayerSet LayerSet::first(int layers) const {
+  if (none(layers)) return {};
+  LayerSet cut = *this;
+  if (std::ssize(is) > layers) cut.is.resize(layers);
+  return cut;
+}
 
 DenseLayers DenseLayers::first(int layers) const {
-  DenseLayers cut = *this;
-  if (std::ssize(is) > layers) cut.is.resize(layers);
-  return cut.none(layers) ? DenseLayers() : cut;
+  if (none(layers)) return {};
+  return {LayerSet::first(layers), hidden};
 }
 
-WholeLayers WholeLayers::first(int layers) const {
-  WholeLayers cut = *this;
-  if (std::ssize(is) > layers) cut.is.resize(layers);
-  return cut.none(layers) ? WholeLayers() : cut;
-}
-
-WholeLayers whole_layers(std::string_view pattern, int layers) {
-  WholeLayers all;
+LayerSet whole_layers(std::string_view pattern, int layers) {
+  LayerSet all;
   for (int layer = 0; layer < layers && !pattern.empty(); ++layer)
     all.is.push_back(pattern[static_cast<size_t>(layer) % pattern.size()] == '0');
   return all.first(layers);
 }
 
-std::string windowed_pattern(const WholeLayers& whole, int layers) {
+std::string windowed_pattern(const LayerSet& whole, int layers) {
   std::string pattern;
   for (int layer = 0; layer < layers && !whole.none(layers); ++layer) pattern += whole.has(layer) ? '0' : '1';
   return pattern;
 }
 
 DenseLayers DenseRule::of(int layers) const {
-  DenseLayers all{hidden, std::vector<bool>(static_cast<size_t>(layers))};
+  DenseLayers all{{std::vector<bool>(static_cast<size_t>(layers))}, hidden};
   for (int layer = 0; layer < layers; ++layer)
     all.is[layer] = layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
   return all.first(layers);
@@ -70,7 +66,7 @@ LayerCase whole_case(LayerCase shape) {
   return shape;
 }
 
-LayerCases::LayerCases(const LayerCase& shape, DenseLayers dense, WholeLayers whole)
+LayerCases::LayerCases(const LayerCase& shape, DenseLayers dense, LayerSet whole)
     : layers_(std::move(dense)), whole_(std::move(whole)) {
   const LayerCase of_dense = layers_.hidden > 0 ? dense_case(shape, layers_.hidden) : shape;
   cases_ = {shape, of_dense, whole_case(shape), whole_case(of_dense)};
@@ -81,7 +77,7 @@ std::string count_layers(int layers, const DenseLayers& dense) {
   return dense.none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.in(0, layers));
 }
 
-std::string describe_layers(int layers, const DenseLayers& dense, const WholeLayers& whole, const LayerShape& layer) {
+std::string describe_layers(int layers, const DenseLayers& dense, const LayerSet& whole, const LayerShape& layer) {
   std::string text = fmt::format("{} of {}", count_layers(layers, dense), describe(layer));
   if (!dense.none(layers)) text += fmt::format(" and {} dense of H{}", dense.in(0, layers), dense.hidden);
   if (!whole.none(layers))

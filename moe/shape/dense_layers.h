@@ -14,39 +14,35 @@
 
 namespace moe {
 
-struct DenseLayers {
-  int64_t hidden = 0;    // hidden size before sharding over MP; 0: all layers are MoE layers
-  std::vector<bool> is;  // by layer; later layers, and the model's ends, are not dense
+/// Some of a model's layers.
+struct LayerSet {
+  std::vector<bool> is;  // by layer; later layers, and the model's ends, are not among them
 
   bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
-  /// Counts the dense layers among [first, last).
+  /// Counts those among [first, last).
   int in(int first, int last) const;
-  /// Returns whether none of the first `layers` layers is dense.
+  /// Returns whether none of the first `layers` layers is among them.
   bool none(int layers) const { return in(0, layers) == 0; }
-  /// Returns the dense layers of a model that has only the first `layers` layers.
+  /// Returns those of a model that has only the first `layers` layers; an empty set if there are none.
+  LayerSet first(int layers) const;
+  bool operator==(const LayerSet&) const = default;
+};
+
+/// Layers with a dense feed-forward in place of experts.
+struct DenseLayers : LayerSet {
+  int64_t hidden = 0;  // hidden size before sharding over MP; 0: all layers are MoE layers
+
+  /// Returns those of a model that has only the first `layers` layers; no hidden size if there are none.
   DenseLayers first(int layers) const;
   bool operator==(const DenseLayers&) const = default;
 };
 
-/// Layers with attention over all tokens in a model whose other layers have the case's window.
-struct WholeLayers {
-  std::vector<bool> is;  // by layer; later layers have the window
-
-  bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
-  /// Counts these layers among [first, last).
-  int in(int first, int last) const;
-  /// Returns whether none of the first `layers` layers is among them.
-  bool none(int layers) const { return in(0, layers) == 0; }
-  /// Returns those of a model that has only the first `layers` layers.
-  WholeLayers first(int layers) const;
-  bool operator==(const WholeLayers&) const = default;
-};
-
-/// Returns the whole layers of a model of `layers` layers by a pattern, which repeats: 1 for a layer with the window, 0
-/// for one without, as "10" for every second layer. An empty pattern: all layers have the window.
-WholeLayers whole_layers(std::string_view pattern, int layers);
+/// Returns the layers whose attention covers all tokens, in a model of `layers` layers whose other layers have the
+/// case's window. The pattern has a digit for each layer and repeats: 1 for a window, 0 for none, as "10" for a window
+/// in every second layer. An empty pattern: all layers have the window.
+LayerSet whole_layers(std::string_view pattern, int layers);
 /// Returns such a pattern, with a digit for each layer; empty if all have the window.
-std::string windowed_pattern(const WholeLayers& whole, int layers);
+std::string windowed_pattern(const LayerSet& whole, int layers);
 
 /// The kinds of layers, whose attention has the case's window unless it is whole.
 enum class LayerKind : uint8_t { moe, dense, whole_moe, whole_dense };
@@ -55,7 +51,7 @@ inline constexpr EnumArray<LayerKind, LayerKind, kLayerKinds> kAllLayerKinds{
     LayerKind::moe, LayerKind::dense, LayerKind::whole_moe, LayerKind::whole_dense};
 constexpr bool is_dense(LayerKind kind) { return kind == LayerKind::dense || kind == LayerKind::whole_dense; }
 constexpr bool is_whole(LayerKind kind) { return kind == LayerKind::whole_moe || kind == LayerKind::whole_dense; }
-inline LayerKind layer_kind(const DenseLayers& dense, const WholeLayers& whole, int layer) {
+inline LayerKind layer_kind(const DenseLayers& dense, const LayerSet& whole, int layer) {
   if (whole.has(layer)) return dense.has(layer) ? LayerKind::whole_dense : LayerKind::whole_moe;
   return dense.has(layer) ? LayerKind::dense : LayerKind::moe;
 }
@@ -83,7 +79,7 @@ LayerCase whole_case(LayerCase shape);
 class LayerCases {
  public:
   /// `shape`: the case of an MoE layer with the window, if there is one.
-  LayerCases(const LayerCase& shape, DenseLayers dense, WholeLayers whole);
+  LayerCases(const LayerCase& shape, DenseLayers dense, LayerSet whole);
   const LayerCase& of(int layer) const { return cases_[layer_kind(layers_, whole_, layer)]; }
   const LayerCase& dense() const { return cases_[LayerKind::dense]; }
   const LayerCase& moe() const { return cases_[LayerKind::moe]; }
@@ -92,13 +88,13 @@ class LayerCases {
  private:
   EnumArray<LayerKind, LayerCase, kLayerKinds> cases_;
   DenseLayers layers_;
-  WholeLayers whole_;
+  LayerSet whole_;
 };
 
 /// Returns "48 layers", or "12 layers, 6 MoE" for a model with dense layers.
 std::string count_layers(int layers, const DenseLayers& dense);
 /// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072", then ", a window of 128 tokens in
 /// 6 of them" if some layers have one.
-std::string describe_layers(int layers, const DenseLayers& dense, const WholeLayers& whole, const LayerShape& layer);
+std::string describe_layers(int layers, const DenseLayers& dense, const LayerSet& whole, const LayerShape& layer);
 
 }  // namespace moe

@@ -295,7 +295,7 @@ PublishedModel published_model(const Model& model) {
   out.name = model.name;
   out.file = model.file;
   out.window = l.window;
-  const WholeLayers whole = whole_layers(model.windowed_layers, model.layers);
+  const LayerSet whole = whole_layers(model.windowed_layers, model.layers);
   for (int layer = 0; layer < model.layers; ++layer)
     out.mixers.push_back(l.window > 0 && !whole.has(layer) ? Mixer::windowed : Mixer::attention);
   out.dense_layers = model.dense.of(model.layers).is;

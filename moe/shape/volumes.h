@@ -125,7 +125,7 @@ struct ModelDepth {
   int layers = 1, micro_batches = 1;
   int64_t vocabulary = 0;
   DenseLayers dense = {};
-  WholeLayers whole = {};
+  LayerSet whole = {};
 };
 
 /// Returns the FLOPs of a forward's GEMMs over all samples (B L tokens of each DP group and micro-batch), times three,

@@ -77,7 +77,7 @@ struct StackShape {
   int virtual_stages = 1;                           // chunks of layers that a stage has
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients are summed over DP
   MemorySlots slots = {};                           // none: no pass shares memory
-  WholeLayers whole = {};
+  LayerSet whole = {};
 
   StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };

@@ -55,7 +55,7 @@ Plan plan_of(const Division& d, Offload offload) {
                                    .recompute = d.recompute,
                                    .offload = offload});
   model.layers = d.layers;
-  if (d.virtual_stages == 1) model.dense = DenseLayers{24, {false, true}}.first(d.layers);
+  if (d.virtual_stages == 1) model.dense = DenseLayers{{{false, true}}, 24}.first(d.layers);
   model.micro_batches = d.micro_batches;
   model.order = d.order;
   model.virtual_stages = d.virtual_stages;

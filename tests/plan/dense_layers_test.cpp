@@ -39,16 +39,16 @@ TEST(DenseLayers, AreThoseThatRulesName) {
   EXPECT_EQ(count_layers(1, {}), "1 layer");
 }
 
-TEST(WholeLayers, AreThoseOfAPatternThatRepeats) {
+TEST(LayerSet, AreThoseOfAPatternThatRepeats) {
   EXPECT_EQ(windowed_pattern(whole_layers("10", 5), 5), "10101") << "gpt-oss";
   EXPECT_EQ(windowed_pattern(whole_layers("111110", 8), 8), "11111011") << "five of six";
   EXPECT_EQ(windowed_pattern(whole_layers("0110", 3), 3), "011") << "cut";
   for (const auto& [pattern, layers] : {std::pair{"", 4}, {"1", 4}, {"110", 2}})
-    EXPECT_EQ(whole_layers(pattern, layers), WholeLayers()) << "none: " << pattern;
-  const WholeLayers whole = whole_layers("10", 6);
+    EXPECT_EQ(whole_layers(pattern, layers), LayerSet()) << "none: " << pattern;
+  const LayerSet whole = whole_layers("10", 6);
   EXPECT_EQ(whole.in(0, 6), 3);
   EXPECT_EQ(windowed_pattern(whole.first(3), 3), "101");
-  EXPECT_EQ(whole.first(1), WholeLayers());
+  EXPECT_EQ(whole.first(1), LayerSet());
   EXPECT_FALSE(whole.has(-1) || whole.has(6)) << "a model's ends";
   const DenseLayers dense = DenseRule{8, 2, 1, {}}.of(6);
   EXPECT_EQ(layer_kind(dense, whole, 0), LayerKind::dense);
@@ -58,7 +58,7 @@ TEST(WholeLayers, AreThoseOfAPatternThatRepeats) {
 }
 
 // Works differ in attention alone, and hashes tell models apart.
-TEST(WholeLayers, AttendToAllTokens) {
+TEST(LayerSet, AttendToAllTokens) {
   LayerCase c = four_ranks();
   c.layer.window = 3;
   ModelShape model{c, 4, 2};
@@ -107,7 +107,7 @@ ModelShape three_layers(int pp = 1) {
   c.parallel.pp = pp;
   ModelShape model{c, 3 * pp, 2};
   model.step = {true, true, OptimizerKind::adamw};
-  model.dense = {96, {}};
+  model.dense = {{}, 96};
   for (int stage = 0; stage < pp; ++stage) model.dense.is.insert(model.dense.is.end(), {true, false, stage > 0});
   return model;
 }
@@ -243,7 +243,7 @@ TEST(DenseLayers, CountInMemory) {
   const MemoryEstimate moe = estimate_memory(r);
   const LayerCase& c = r.shape;
   r.layers = 4;
-  r.dense = {96, {true, false, true, false}};
+  r.dense = {{{true, false, true, false}}, 96};
   const MemoryEstimate both = estimate_memory(r);
   const auto m = static_cast<double>(c.layer.model_dim), width = static_cast<double>(bytes_of(c.layer.dtype));
   const double ffn = static_cast<double>(gemms_of(c.layer.ffn) * c.layer.model_dim * 96 / c.parallel.mp);
@@ -265,7 +265,7 @@ TEST(DenseLayers, CountInMemory) {
   r.slots.clear();
   r.shape.parallel.nodes *= 2;
   r.shape.parallel.pp = 2;
-  r.dense = {8, {true, true, false, false}};
+  r.dense = {{{true, true, false, false}}, 8};
   EXPECT_DOUBLE_EQ(estimate_memory(r).weights, 2 * moe.weights) << "the second stage has both with experts";
 }
 

@@ -60,7 +60,7 @@ Contention contention_of(Draws& draws) {
 // Some layers, not all, of any hidden size that MP divides.
 DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
   Draws draws(seed, 301);
-  DenseLayers dense{model.shape.parallel.mp * (8 << draws.below(6)), {}};
+  DenseLayers dense{{}, model.shape.parallel.mp * (8 << draws.below(6))};
   for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draws.below(2) == 0);
   dense.is[draws.below(model.layers)] = false;
   return dense.first(model.layers);

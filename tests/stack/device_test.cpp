@@ -94,7 +94,7 @@ TEST_P(StackOnDeviceTest, GradientsAreAutograds) {
   ModelShape model{complete(layer, parallel, Rounding::ragged), 2 * made.stages, made.micro_batches,
                    PipelineOrder::one_f_one_b};
   model.step.planned = true;
-  if (dense) model.dense = DenseLayers{24, {true, false, made.stages == 2}}.first(model.layers);
+  if (dense) model.dense = DenseLayers{{{true, false, made.stages == 2}}, 24}.first(model.layers);
   const LayerSeed seed{.seed = 7};
   std::vector<Plan> plans;
   const auto fitting = any_decision::fitting(model.shape);

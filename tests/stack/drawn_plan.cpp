@@ -25,7 +25,7 @@ LayerCase with_stages(const LayerCase& shape, int stages) {
 DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
   auto draw = [&, i = uint64_t{0}](uint64_t below) mutable { return random_bits(seed, 78, i++) % below; };
   const int64_t columns = 8 + static_cast<int64_t>(draw(24)), block = block_of(model.shape.layer.ffn);
-  DenseLayers dense{model.shape.parallel.mp * (block > 1 ? block : columns), {}};
+  DenseLayers dense{{}, model.shape.parallel.mp * (block > 1 ? block : columns)};
   if (model.layers == 1 || draw(4) == 0) return {};
   for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draw(2) == 0);
   dense.is[draw(static_cast<uint64_t>(model.layers))] = false;

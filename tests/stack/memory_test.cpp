@@ -58,7 +58,7 @@ ModelShape drawn_model(uint64_t seed) {
     model.order = PipelineOrder::one_f_one_b;
   }
   if (model.layers > parallel.pp && draw(3) == 0) {
-    model.dense = {fp8 ? 2 * kFp8Block : 160, std::vector<bool>(static_cast<size_t>(model.layers))};
+    model.dense = {{std::vector<bool>(static_cast<size_t>(model.layers))}, fp8 ? 2 * kFp8Block : 160};
     model.dense.is.front() = true;
   }
   model.step.planned = true;

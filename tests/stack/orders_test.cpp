@@ -82,7 +82,7 @@ Plan drawn_plan(uint64_t seed) {
   const bool interleaves = parallel.pp == 2 && seed % 3 == 0;
   if (interleaves) model.virtual_stages = 2, model.layers = 4;
   if (model.layers > 1 && !is_post(layer.norm) && draws.below(3) == 0)
-    model.dense = DenseLayers{16, {true}}.first(model.layers);
+    model.dense = DenseLayers{{{true}}, 16}.first(model.layers);
   model.micro_batches = 1 + static_cast<int>(draws.below(3));
   model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
   if (interleaves) model.micro_batches = 2, model.order = PipelineOrder::one_f_one_b;

@@ -82,7 +82,7 @@ class ModuleJobs {
     LayerJob& ends = add_ends(model.name + "-ends", layer, model.vocabulary, model.tied_embedding);
     if (model.dense.of(model.layers).none(model.layers)) return;
     ends.model.layers = 2;
-    ends.model.dense = {model.dense.hidden, {true, false}};
+    ends.model.dense = {{{true, false}}, model.dense.hidden};
   }
 
   std::vector<LayerJob> take() { return std::move(jobs_); }

@@ -271,7 +271,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     if (!whole.whole.none(whole.layers)) job.model.whole = {{false, true}};
     if (whole.dense.none(whole.layers)) continue;
     job.model.layers = 3;
-    job.model.dense = {whole.dense.hidden, {true, false, false}};
+    job.model.dense = {{{true, false, false}}, whole.dense.hidden};
   }
   return jobs;
 }

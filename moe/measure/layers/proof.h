@@ -21,7 +21,7 @@ class References {
   struct Key {
     LayerCase shape;  // case of a layer with experts
     DenseLayers dense;
-    WholeLayers whole;
+    LayerSet whole;
     int64_t vocabulary = 0;  // 0: layers alone
     bool tied = false;
     StackChoices choices;

@@ -60,7 +60,7 @@ TEST(TaskRecords, PriceEveryTaskOfAModel) {
     job.model.micro_batches = 2;
     job.model.step = {true, true, OptimizerKind::adamw, tied};
     add_end_tasks(job.model, 300);
-    if (!tied) job.model.dense = {64, {false, true, false, false}};
+    if (!tied) job.model.dense = {{{false, true, false, false}}, 64};
     job.settings.training.text = text.get();
     const std::vector<CaseRecord> records = measure_tasks(target_of("host", {}), profiled({job}).front(), writer);
     ASSERT_FALSE(records.empty());
