@@ -35,7 +35,11 @@ ServedCase served_case(const ServeRequest& o, const Profile& profile) {
     require<Unsupported>(model.dense == DenseRule{},
                          "--serve: found {}, which has dense layers, expected experts in all", model.name);
     base.layer = model.layer;
-    if (!model.windowed_layers.empty()) base.layer.window = 0;  // all layers are served as one that sees all tokens
+    if (!model.windowed_layers.empty()) {
+      log_warning(fmt::format("--serve: {} has windows of {} tokens in some layers, served without windows", model.name,
+                              base.layer.window));
+      base.layer.window = 0;
+    }
     base.name = model.name;
     served.layers = model.layers;
   }
