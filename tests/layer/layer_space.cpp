@@ -95,7 +95,7 @@ std::vector<Axis> make_axes() {
   all.push_back({"shared expert", {"none", "narrow", "wide"}});
   all.push_back({"positions", {"none", "rotary", "none, all tokens seen", "rotary, window 5"}});
   all.push_back({"biases", {"none", "all"}});
-  all.push_back({"context parallel", {"1", "2", "4"}});
+  all.push_back({"context parallel", {"1", "2", "4", "2 in a ring", "4 in a ring"}});
   return all;
 }
 
@@ -177,7 +177,8 @@ LayerCase shape_of(const Point& point) {
   std::tie(layer.aux_loss, layer.z_loss) = kLosses[point[8]];
   ParallelShape parallel{.nodes = s.nodes, .ranks_per_node = s.ranks_per_node, .mp = s.mp, .ep = s.ep, .esp = s.esp};
   parallel.ep_inside = s.ep_inside;
-  parallel.cp = 1 << point[16];
+  parallel.cp = point[16] < 3 ? 1 << point[16] : 1 << (point[16] - 2);
+  if (point[16] >= 3 && point[10] < kLatent && layer.window == 0) parallel.cp_exchange = CpExchange::ring;
   LayerCase shape = complete(layer, parallel, capacity.rounding);
   check_shape(find_schedule(name(4)), shape);
   make_routing(rank_shape(shape, 0));

@@ -43,6 +43,7 @@ ModelShape drawn_model(uint64_t seed) {
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draw(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
   if (draw(3) == 0) parallel.esp = 1, parallel.edp = 0;
   if (parallel.mp == 1 && random_bits(seed, 83, 0) % 2 == 0) parallel.cp = 2;
+  if (random_bits(seed, 85, 0) % 2 == 0 && layer.kv_lora_rank == 0) parallel.cp_exchange = CpExchange::ring;
   parallel.pp = 1 + static_cast<int>(draw(2));
   parallel.nodes *= parallel.pp;
   ModelShape model;

@@ -170,8 +170,6 @@ TEST(Waves, ComputeWhatPlainOrdersDo) {
       in_stages += wave.shape.parallel.pp > 1;
     } catch (const Unsupported&) {
       ++unsupported;
-    } catch (const WrongResult& error) {
-      ADD_FAILURE() << error.what();
     }
   }
   std::cout << fmt::format("{} waves, {} of them mix passes, {} have stages; {} unsupported\n", ran, mixed, in_stages,

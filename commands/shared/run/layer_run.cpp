@@ -323,12 +323,21 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
   return nominal();
 }
 
+// A ring runs on the CPU alone, with multi-head attention, and on an emulated cluster with all its ranks.
+void require_ring_runs(const LayerJob& job, const Plan& plan) {
+  if (plan.shape.parallel.ring_blocks() == 0) return;
+  require<Unsupported>(job.settings.ranks.device == DeviceKind::cpu,
+                       "cp-exchange: found ring on GPUs, where it is only planned, expected allgather");
+  require<Unsupported>(!is_latent(plan.shape.layer),
+                       "cp-exchange: found ring with latent attention, which is only planned, expected allgather");
+  if (job.paced_by) measure::proxy_case(plan.shape, plan.degree_forward, plan.degree_backward);
+}
+
 }  // namespace
 
 void require_runs_of(const LayerJob& job, const Plan& plan) {
   measure::require_runs(plan);
-  require<Unsupported>(plan.shape.parallel.ring_blocks() == 0,
-                       "cp-exchange: found ring, which is only planned, expected allgather");
+  require_ring_runs(job, plan);
   if (!job.paced_by) require_fields_of_runs(job.shape().layer);
 }
 
