@@ -18,6 +18,9 @@ RingHeads::RingHeads(Math& math, const HeadsShape& shape, TensorStore& kept, Ten
   require<Unsupported>(
       math.memory().kind() == DeviceKind::cpu,
       "cp-exchange: found ring on a GPU, expected allgather: only the CPU computes attention by blocks");
+  require<WrongResult>(shape.window == 0 && shape.parts == 1,
+                       "heads of a ring: found window = {} and {} parts, expected no window and whole samples",
+                       shape.window, shape.parts);
   const DType numbers = sums_type(shape.dtype);
   sums_ = kept.tensor("sums of exponentials", {shape.heads, shape.tokens}, numbers, math.memory());
   mean_ = backward.tensor("sums of output gradients", {shape.heads, shape.tokens}, numbers, math.memory());

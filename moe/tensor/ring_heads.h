@@ -12,8 +12,8 @@ namespace moe {
 class RingHeads {
  public:
   /// Makes heads of a rank's tokens; memory of scores lives for one call. Of HeadsShape, `recompute` and `rank_stride`
-  /// are ignored; there is neither a window nor a part. Forwards leave numbers in `kept` for backwards, which use
-  /// `backward` too. Throws Unsupported unless `math` is a CPU's.
+  /// are ignored. Forwards leave numbers in `kept` for backwards, which use `backward` too. Throws Unsupported unless
+  /// `math` is a CPU's, WrongResult for a window or for samples in parts.
   RingHeads(Math& math, const HeadsShape& shape, TensorStore& kept, TensorStore& backward);
 
   /// Adds to out (tokens, heads value_dim) what q (tokens, heads dim) sees in the block of rank `from`, whose k and v

@@ -66,15 +66,6 @@ DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
   return dense.first(model.layers);
 }
 
-// A window in some layers of a third of the models, except those whose CP ranks exchange keys and values in a ring.
-void draw_windows(uint64_t seed, ModelShape& model) {
-  Draws draws(seed, 801);
-  LayerShape& layer = model.shape.layer;
-  if (model.shape.parallel.ring_blocks() > 0 || !layer.causal || layer.seq < 3 || draws.below(3) > 0) return;
-  layer.window = 1 + static_cast<int64_t>(draws.below(static_cast<uint64_t>(layer.seq - 1)));
-  model.whole = whole_layers(draws.below(2) == 0 ? "10" : "0011", model.layers);
-}
-
 }  // namespace
 
 void draw_virtual_stages(uint64_t seed, ModelShape& model) {
@@ -100,6 +91,15 @@ void draw_stage_layers(uint64_t seed, ModelShape& model) {
   model.shape.layer.first_stage_layers = first;
   model.shape.layer.last_stage_layers = last;
   model.layers = first + between + last;
+}
+
+void draw_windows(uint64_t seed, ModelShape& model) {
+  Draws draws(seed, 801);
+  LayerShape& layer = model.shape.layer;
+  const bool possible = layer.causal && layer.seq > 2 && model.shape.parallel.ring_blocks() == 0;
+  if (!possible || draws.below(3) == 0) return;
+  layer.window = 1 + draws.below(layer.seq - 1);
+  model.whole = whole_layers(draws.below(2) == 0 ? "10" : "0011", model.layers);
 }
 
 AnyModel any_model(uint64_t seed) {

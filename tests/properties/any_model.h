@@ -19,6 +19,8 @@ struct AnyModel {
 void draw_virtual_stages(uint64_t seed, ModelShape& model);
 /// Gives the first stage, the last or both their own number of layers, in one of three models of several stages.
 void draw_stage_layers(uint64_t seed, ModelShape& model);
+/// Gives some layers a window, in two of three causal models whose CP ranks do not exchange keys and values in a ring.
+void draw_windows(uint64_t seed, ModelShape& model);
 /// Returns one to three stages, one to six layers a stage, some of them dense in every second model, one to nine
 /// micro-batches; depends on the seed alone.
 AnyModel any_model(uint64_t seed);

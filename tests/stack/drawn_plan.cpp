@@ -32,14 +32,6 @@ DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
   return dense.first(model.layers);
 }
 
-// Gives two of three causal models of several layers a window in some layers, of a few tokens.
-void draw_windows(ModelShape& model, uint64_t seed) {
-  LayerShape& layer = model.shape.layer;
-  if (!layer.causal || model.layers == 1 || layer.seq < 3 || random_bits(seed, 85, 0) % 3 == 0) return;
-  layer.window = 1 + static_cast<int64_t>(random_bits(seed, 85, 1) % static_cast<uint64_t>(layer.seq - 1));
-  model.whole = whole_layers(random_bits(seed, 85, 2) % 2 == 0 ? "10" : "011", model.layers);
-}
-
 // Cuts the samples of three of four models that can be cut, into 2 to 4 parts.
 void cut_samples(ModelShape& model, uint64_t seed) {
   if (random_bits(seed, 83, 0) % 4 == 0 || model.virtual_stages > 1) return;
@@ -84,9 +76,9 @@ ModelShape drawn_model(const layer_space::Point& point, uint64_t seed, int stage
     model.order = PipelineOrder::one_f_one_b;
   }
   cut_samples(model, seed);
-  if (stages > 1 && most == 4 && random_bits(seed, 84, 0) % 2 == 0) draw_ends(model, seed);
+  if (stages > 1 && most == 4 && random_bits(seed, 84, 0) % 3 > 0) draw_ends(model, seed);
   model.dense = dense_of(model, seed);
-  draw_windows(model, seed);
+  any_model::draw_windows(seed, model);
   model.step.tied = vocabulary > 0 && draw(2) == 0;
   add_end_tasks(model, vocabulary);
   return model;

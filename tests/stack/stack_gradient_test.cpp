@@ -20,6 +20,7 @@ struct Met {
           shared_samples = 0, cut_samples = 0, offloaded = 0, windowed = 0;
   std::map<std::string, int64_t> schedules, shapes, dense_shapes, unsupported;
   std::map<std::string, int64_t> dense_schedules;
+  std::map<int, int64_t> rings;  // by number of CP ranks
   double worst = 0;
 } met;
 
@@ -61,6 +62,7 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   const ParallelShape& p = plan.shape.parallel;
   const std::string groups = fmt::format("pp {} dp {} cp {} mp {} ep {} esp {}", p.pp, p.dp, p.cp, p.mp, p.ep, p.esp);
   met.shared_samples += p.cp > 1;
+  if (p.ring_blocks() > 0) ++met.rings[p.cp];
   met.cut_samples += plan.parts() > 1;
   met.offloaded += p.offload != Offload::none;
   ++met.shapes[groups];
@@ -90,14 +92,12 @@ TEST(Stacks, GradientsAreAutograds) {
   }
   std::cout << fmt::format(
       "{} stacks, {} over two stages, {} of these with virtual ones, {} with unlike numbers of layers, {} of several "
-      "micro-batches, {} under context parallelism, {} with samples in parts, {} with offloaded experts, {} with "
-      "windows "
-      "in some layers; {} schedules, {} parallel shapes; of these {} stacks with dense layers, {} schedules, {} "
-      "shapes; worst error {:.2e} of the "
-      "largest value\n",
-      met.ran, met.staged, met.interleaved, met.uneven, met.accumulated, met.shared_samples, met.cut_samples,
-      met.offloaded, met.windowed, met.schedules.size(), met.shapes.size(), met.dense, met.dense_schedules.size(),
-      met.dense_shapes.size(), met.worst);
+      "micro-batches, {} under context parallelism, {} of these in rings of 2 and {} of 4, {} with samples in parts, "
+      "{} with offloaded experts, {} with windows in some layers; {} schedules, {} parallel shapes; of these {} stacks "
+      "with dense layers, {} schedules, {} shapes; worst error {:.2e} of the largest value\n",
+      met.ran, met.staged, met.interleaved, met.uneven, met.accumulated, met.shared_samples, met.rings[2], met.rings[4],
+      met.cut_samples, met.offloaded, met.windowed, met.schedules.size(), met.shapes.size(), met.dense,
+      met.dense_schedules.size(), met.dense_shapes.size(), met.worst);
   for (const auto& [reason, count] : met.unsupported) std::cout << fmt::format("unsupported, {}: {}\n", count, reason);
   EXPECT_LT(met.overflown, points / 4);
   EXPECT_GE(met.ran, points);
@@ -107,6 +107,8 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GT(met.interleaved, points / 10);
   EXPECT_GT(met.uneven, points / 10);
   EXPECT_GT(met.shared_samples, points / 10);
+  EXPECT_GT(met.rings[2], points / 30);
+  EXPECT_GT(met.rings[4], points / 60);
   EXPECT_GT(met.cut_samples, points / 10);
   EXPECT_GT(met.offloaded, points / 5);
   EXPECT_GT(met.windowed, points / 5);
@@ -170,6 +172,8 @@ TEST(Waves, ComputeWhatPlainOrdersDo) {
       in_stages += wave.shape.parallel.pp > 1;
     } catch (const Unsupported&) {
       ++unsupported;
+    } catch (const WrongResult& error) {
+      ADD_FAILURE() << error.what();
     }
   }
   std::cout << fmt::format("{} waves, {} of them mix passes, {} have stages; {} unsupported\n", ran, mixed, in_stages,

@@ -138,5 +138,16 @@ TEST(RingHeads, LargeScoresStayFinite) {
   for (int i = 0; i < 4; ++i) EXPECT_EQ(out.view().as<double>()[i], i + 1) << "all of the weight is on the last key";
 }
 
+TEST(RingHeads, RefuseWindowsAndPartsOfSamples) {
+  const HeadsShape whole{.tokens = 4, .seq = 4, .heads = 1, .kv_heads = 1, .dim = 1, .dtype = DType::float64};
+  HeadsShape windowed = whole, cut = whole;
+  windowed.window = 2;
+  cut.parts = 2;
+  TensorStore kept, backward;
+  EXPECT_THROW(RingHeads(cpu_math(), windowed, kept, backward), WrongResult);
+  EXPECT_THROW(RingHeads(cpu_math(), cut, kept, backward), WrongResult);
+  EXPECT_NO_THROW(RingHeads(cpu_math(), whole, kept, backward));
+}
+
 }  // namespace
 }  // namespace moe
