@@ -112,6 +112,17 @@ class Launch(unittest.TestCase):
                 self.assertEqual([len(ranks) for ranks in samples], [4, 4, 4])
                 self.assertGreater(min(min(ranks) for ranks in samples), 0)
 
+    def test_blocks_go_round_a_ring(self):
+        for ranks in ("2", "4"):
+            run, code = self.run_program("launch", "--ranks", "4", "--", *layerbench(
+                {"--mp": "1", "--cp": ranks, "--cp-exchange": "ring", "--schedule": "tutel,fsmoe"},
+                "--nearest", "--check-only", "--json"))
+            with self.subTest(ranks=ranks):
+                self.assertEqual((code, run.lines), (0, []))
+                for row in json.loads(run.out)["schedules"]:
+                    self.assertEqual(row["status"], "ok")
+                    self.assertLess(row["measured"]["worst_error"], 1e-10)
+
     def test_a_layer_that_cannot_run_leaves_the_others(self):
         """All ranks refuse it, and go on with the rest of the grid."""
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as grid:

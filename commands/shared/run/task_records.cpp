@@ -151,7 +151,8 @@ CommRow row_of(const TaskGroup& group) {
   const Work& work = plan.works[group.tasks.front()->id];
   const Group& ranks = plan.groups[work.group];
   const bool fused = work.op == Op::alltoall && work.group == GroupKind::ep_esp;
-  CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = ranks.size};
+  const int members = work.op == Op::sendrecv ? 2 : ranks.size;  // a stage or a rank of a ring sends to one other
+  CommRow row{.op = fused ? Op::a2a_ep_esp : work.op, .network = ranks.network, .ranks = members};
   const std::string& dispatcher = plan.shape.layer.dispatcher;
   if (work.op == Op::alltoall && dispatcher != "alltoall") row.algorithm = dispatcher;
   return row;

@@ -47,6 +47,29 @@ TEST(TaskRecords, PriceEveryTaskOfAPlan) {
   }
 }
 
+// Every rank of a ring sends to one other rank.
+TEST(TaskRecords, PriceTheSendsOfARing) {
+  const Scratch scratch;
+  RecordWriter writer(scratch.path("r.jsonl"));
+  LayerJob job = host_job({"tutel"});
+  ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = 1, .cp = 4, .cp_exchange = CpExchange::ring};
+  job.model.shape = complete(job.shape().layer, parallel, Rounding::ragged);
+  const std::vector<CaseRecord> records = measure_tasks(target_of("host", {}), job, writer);
+  for (const CaseRecord& record : records)
+    if (op_of(record) == "sendrecv") EXPECT_EQ(record.parameters.whole("ranks", record.key), 2);
+  const Profile profile = fit_profile(records, "host", "a test").profile;
+  const LayerPricer pricer(profile, job.shape());
+  const Plan plan = build_plan(find_schedule("tutel"), job.shape(), {});
+  const std::vector<double> seconds = price(pricer, plan);
+  int sends = 0;
+  for (const Task& task : plan.tasks()) {
+    EXPECT_GT(seconds[task.id], 0) << task.name();
+    sends += task.kind == TaskKind::cp_send || task.kind == TaskKind::cp_gradient_send;
+  }
+  EXPECT_GT(sends, 0);
+  for (const PriceNote& note : pricer.notes()) EXPECT_EQ(note.kind, PriceNote::Kind::weak) << note.text();
+}
+
 // Squares are measured at one size, an optimizer's task at several: both take longer of a larger model.
 TEST(TaskRecords, PriceEveryTaskOfAModel) {
   const std::unique_ptr<TokenSource> text = make_markov_source({.order = 1, .alphabet = 16, .seed = 3});
