@@ -63,7 +63,9 @@ class LayoutWords {
     if (layout_.file)
       for (const auto& [flag, value] : layout_.file->defaults)
         set(flag, value == "MP" ? std::to_string(*selection_.layer.mp) : std::string(value), layout_.file->path);
-    layout_.layer = selection_.layer;
+    commands::LayerFlags& layer = layout_.layer = selection_.layer;
+    if (layout_.file && !layer.cp) layer.cp = 1;
+    if (layout_.file && layer.cp == 1 && !read_.contains("cp-exchange")) layer.cp_exchange.reset();
     return std::move(layout_);
   }
 

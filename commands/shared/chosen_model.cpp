@@ -57,22 +57,23 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   } else if (!selection.layer_file.empty()) {
     base = find_layer(selection.layer_file);
   }
+  chosen.whole_layers = chosen.model.layers;
+  chosen.model.layers = flags.layers.value_or(chosen.model.layers);
+  std::string_view windowed_layers = model.windowed_layers;
+  if (whole_layers(windowed_layers, chosen.model.layers).in(0, chosen.model.layers) == chosen.model.layers) {
+    base.layer.window = 0;
+    windowed_layers = {};
+  }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())
     chosen.on_cluster = differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
-  chosen.whole_layers = chosen.model.layers;
-  chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   chosen.model.dense = model.dense.of(chosen.model.layers);
   require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checked
-  int64_t& window = chosen.model.shape.layer.window;
-  if (window > 0) chosen.model.whole = whole_layers(model.windowed_layers, chosen.model.layers);
-  if (chosen.model.whole.in(0, chosen.model.layers) == chosen.model.layers) {
-    window = 0;
-    chosen.model.whole = {};
-  }
+  if (chosen.model.shape.layer.window > 0)
+    chosen.model.whole = whole_layers(windowed_layers, chosen.model.layers);
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
   chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
   const Trainer trainer = trainer_of(flags.framework);

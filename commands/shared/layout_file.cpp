@@ -1,6 +1,7 @@
 #include "commands/shared/layout_file.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <fmt/ranges.h>
 #include <map>
@@ -64,12 +65,17 @@ const ConfigValue* table_of(const ConfigFile& file, std::string_view key) {
   return found != nullptr && found->kind == ConfigKind::table ? found : nullptr;
 }
 
-// Returns the arguments of a command line; a switch has the value true.
+// Returns the arguments of a command line; a switch has the value true, and a list has commas.
 std::vector<Entry> arguments_of(const std::string& text, const std::string& path) {
   std::map<std::string, Entry, std::less<>> arguments;
   std::istringstream lines(text);
   std::string name;
   int number = 0;
+  constexpr std::array<std::string_view, 4> kExchanges{"p2p", "all_gather", "a2a", "a2a+p2p"};
+  const auto continues_list = [&](const std::string& word) {
+    return name == "--recompute-modules" ||
+           (name == "--cp-comm-type" && std::ranges::find(kExchanges, word) != kExchanges.end());
+  };
   for (std::string line; std::getline(lines, line);) {
     ++number;
     line.resize(std::min(line.find('#'), line.size()));
@@ -84,7 +90,7 @@ std::vector<Entry> arguments_of(const std::string& text, const std::string& path
                            fmt::format("{}:{}: {}", path, number, name)};
       } else if (!name.empty() && arguments[name].text == "true") {
         arguments[name].text = word;
-      } else if (name == "--recompute-modules") {
+      } else if (continues_list(word)) {
         arguments[name].text += ',' + word;
       }
     }
@@ -213,10 +219,20 @@ class Reader {
            });
   }
 
-  // Returns the exchange of keys and values; empty if it is none of ours.
+  // Returns the items of a list, with brackets or without.
+  static std::vector<std::string> items_of(std::string text) {
+    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
+    std::istringstream list(text);
+    std::vector<std::string> items;
+    for (std::string item; std::getline(list, item, ',');) items.push_back(item);
+    return items;
+  }
+
+  // Returns the exchange of keys and values in all layers; empty if it is none of ours, or if layers differ.
   static std::string exchange_of(const Entry& entry) {
+    const std::vector<std::string> items = items_of(entry.text);
     for (const CpExchange exchange : {CpExchange::allgather, CpExchange::ring})
-      if (entry.text == comm_type_of(exchange) || entry.text == fmt::format("[{}]", comm_type_of(exchange)))
+      if (!items.empty() && std::ranges::count(items, comm_type_of(exchange)) == std::ssize(items))
         return std::string(name_of(exchange));
     return "";
   }
@@ -401,10 +417,7 @@ class Reader {
   // Refuses the recomputation of parts that take long.
   static void check_modules(const Entry& entry) {
     constexpr std::array<std::string_view, 4> kShort{"core_attn", "layernorm", "moe_act", "mla_up_proj"};
-    std::string text = entry.text;
-    std::erase_if(text, [](char c) { return c == '[' || c == ']'; });
-    std::istringstream modules(text);
-    for (std::string module; std::getline(modules, module, ',');)
+    for (const std::string& module : items_of(entry.text))
       if (std::ranges::find(kShort, module) == kShort.end())
         fail(entry, fmt::format("only {}: no plan recomputes other parts of a layer alone", fmt::join(kShort, ", ")));
   }

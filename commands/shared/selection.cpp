@@ -90,6 +90,8 @@ LayerCase chosen_case(const Selection& selection, LayerFile file, int nodes, int
   override_with(file.parallel.dp, selection.layer.dp);
   override_with(file.parallel.cp, selection.layer.cp);
   override_with(file.parallel.cp_exchange, selection.layer.cp_exchange);
+  require<BadInput>(selection.layer.cp_exchange != CpExchange::ring || file.parallel.cp > 1,
+                    "--cp-exchange: found ring with one CP rank, expected --cp N with it");
   override_with(file.parallel.mp, selection.layer.mp);
   override_with(file.parallel.ep, selection.layer.ep);
   override_with(file.parallel.esp, selection.layer.esp);

@@ -19,6 +19,7 @@ namespace {
 commands::Selection in_no_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
+  if (l.cp != 1) l.cp_exchange.reset();  // of those that the search finds
   l.cp = l.mp = l.ep = l.esp = l.pp = 1;
   l.fields.set(&LayerShape::first_stage_layers, 0);
   l.fields.set(&LayerShape::last_stage_layers, 0);
@@ -30,6 +31,7 @@ commands::Selection in_no_groups(commands::Selection selection) {
 int default_replicas(const TuneOptions& options, commands::Selection selection, const Profile& cluster) {
   commands::LayerFlags& l = selection.layer;
   l.dp = l.cp = l.mp = l.ep = l.esp = l.pp = std::nullopt;
+  l.cp_exchange.reset();
   try {
     return commands::chosen_model(options.model, selection, cluster).model.shape.parallel.dp;
   } catch (const BadInput&) {
@@ -242,6 +244,23 @@ void require_ranks(const commands::LayoutFile& file, const Profile& cluster) {
                     counted(static_cast<size_t>(cluster.nodes), "node"), cluster.ranks_per_node);
 }
 
+// Refuses a file whose CP ranks exchange keys and values in a ring for a model with windows: Transformer Engine refuses
+// them too (attn_forward_func_with_cp in context_parallel.py).
+void require_exchange(const commands::LayoutFile& file, TuneOptions options, const Profile& cluster) {
+  std::optional<CpExchange>& exchange = options.selection.layer.cp_exchange;
+  if (exchange != CpExchange::ring) return;
+  exchange = CpExchange::allgather;
+  const int64_t window = model_of_no_order(options, options.selection, cluster).model.shape.layer.window;
+  const commands::LayoutFile::Said* said = file.find("--cp-exchange");
+  const std::string found = said != nullptr
+                                ? fmt::format("{}: found p2p", said->where)
+                                : fmt::format("{}: found no cp_comm_type, which is p2p by default", file.path);
+  require<BadInput>(window == 0,
+                    "{}, with a sliding window of {} tokens, which Transformer Engine refuses; expected all_gather, or "
+                    "--window 0",
+                    found, window);
+}
+
 /// The user's layout, and the flags for the answer, completed by the layout where neither flags nor a search decide.
 struct OwnFlags {
   std::optional<OwnLayout> layout;
@@ -285,8 +304,10 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (own.file) clear_ends(layer);  // of the file's own stages
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
+  if (given.any_shape && !layer.cp) layer.cp_exchange = said.layer.cp_exchange;  // the flag restricts the search alone
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
   try {
+    if (own.file) require_exchange(*own.file, options, cluster);
     const std::optional<int64_t> samples = said.global_batch ? said.global_batch : given.global_batch;
     if (samples && !options.model.micro_batches)
       set_micro_batches(*samples, options, cluster);
@@ -308,6 +329,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (given.any_shape) return found;
   commands::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
+  if (others.cp == 1) others.cp_exchange = given.selection.layer.cp_exchange;  // not that of the layout's CP ranks
   if (given.searches()) return found;
   if (others.pp != layer.pp) clear_ends(layer);
   others.fields.take(layer.fields, false);

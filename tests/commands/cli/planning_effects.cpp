@@ -9,6 +9,7 @@ using enum Effect;
 void add_planned(Effects& e, const std::string& base, const std::string& described) {
   add(e, changes, base, kSizes);
   add(e, changes, base + " --cp 2", "--cp-exchange ring");
+  add(e, refused, base, "--cp-exchange ring");
   add(e, refused, base + " --cp 2", "--cp-exchange p2p");
   add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
   add(e, changes, base + " --model-dim 1600", "--heads 25");
@@ -95,6 +96,7 @@ Effects memory() {
   Effects e;
   add(e, changes, base, kSizes);
   add(e, changes, base + " --cp 4", "--cp-exchange ring");
+  add(e, refused, base, "--cp-exchange ring");
   add(e, changes, base + " --seq 8 --batch 1", "--capacity-rounding deepspeed");
   add(e, changes, base,
       "--heads 32; --cluster testbed-a; --layer ./layer.toml; --model gpt-2; --layers 2; --dtype bfloat16; --norm "

@@ -313,6 +313,30 @@ TEST_F(SimulateVerb, WindowsOfSomeLayersArePlanned) {
   EXPECT_EQ(cut["layer"]["window"], 32);
   const Json whole = json_of(asked(model("01"), {"--layers", "1", "--micro-batches", "2"}));
   EXPECT_FALSE(whole.contains("windowed_layers") || whole["layer"].contains("window")) << "its layer has none";
+  const std::vector<std::string> ring{"--mp", "1", "--cp", "2", "--cp-exchange", "ring", "--nearest", "--layers"};
+  const auto in_ring = [&](const std::string& layers) {
+    std::vector<std::string> flags = asked(model("01"), ring);
+    flags.push_back(layers);
+    return run(flags);
+  };
+  EXPECT_EQ(in_ring("1").exit_code, 0) << in_ring("1").err;
+  EXPECT_EQ(in_ring("2").exit_code, 2);
+  EXPECT_EQ(in_ring("2").err, "moetune: cp-exchange: found ring with window = 32, expected allgather or no window\n");
+}
+
+TEST_F(SimulateVerb, RingsHaveSeveralRanks) {
+  const std::vector<std::string> ring{"simulate", "--nearest", "--schedule", "tutel", "--cp-exchange", "ring"};
+  for (const std::vector<std::string>& ranks : {std::vector<std::string>{}, {"--cp", "1"}}) {
+    std::vector<std::string> flags = ring;
+    flags.insert(flags.end(), ranks.begin(), ranks.end());
+    const Printed printed = run(flags);
+    EXPECT_EQ(printed.exit_code, 2);
+    EXPECT_EQ(printed.err, "moetune: --cp-exchange: found ring with one CP rank, expected --cp N with it\n");
+  }
+  const std::string layer = file("cp.toml", "schema = 1\nname = \"cp\"\n[parallel]\ncp = 2\n");
+  std::vector<std::string> of_file = ring;
+  of_file.insert(of_file.end(), {"--layer", layer});
+  EXPECT_EQ(run(of_file).exit_code, 0) << run(of_file).err;
 }
 
 TEST_F(SimulateVerb, OneLayerLiesOnOneStage) {

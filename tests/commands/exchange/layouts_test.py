@@ -306,6 +306,43 @@ class LayoutsTest(ProgramTest):
                         found = self.current(f"./{name},recompute={plan['recompute']}")
                         self.assertEqual(wanted["flags"], found["flags"], name)
 
+    def test_exchanges_of_keys_and_values(self):
+        """Megatron-Core's default is p2p; Transformer Engine refuses p2p with sliding windows."""
+        def exchange(text, *words, model=MODEL):
+            self.path("m.sh", "ARGS=(--micro-batch-size 1 " + text + ")\ntorchrun ${ARGS[@]} pretrain_gpt.py\n")
+            found = self.current("./m.sh" + ",".join(("", *words)), "--nearest", model=model)
+            flags = dict(flag.split(" ") for flag in found["flags"])
+            return flags["--cp"], flags.get("--cp-exchange"), found["file"]["unplanned"]
+
+        shared = "--context-parallel-size 2"
+        self.assertEqual(exchange(shared), ("2", "ring", []))
+        self.assertEqual(exchange(shared + " --cp-comm-type p2p"), ("2", "ring", []))
+        self.assertEqual(exchange(shared + " --cp-comm-type p2p p2p"), ("2", "ring", []))
+        self.assertEqual(exchange(shared + " --cp-comm-type all_gather"), ("2", "allgather", []))
+        for types in ("a2a", "p2p a2a", "p2p all_gather"):
+            self.assertEqual(exchange(f"{shared} --cp-comm-type {types}"),
+                             ("2", "allgather", ["--cp-comm-type " + types.replace(" ", ",")]))
+        for alone in ("", "--cp-comm-type p2p", "--context-parallel-size 1 --cp-comm-type p2p"):
+            self.assertEqual(exchange(alone), ("1", None, []))
+        self.assertEqual(exchange(shared + " --cp-comm-type p2p", "cp=1"), ("1", None, []))
+        self.assertEqual(exchange("", "cp=2", "cp-exchange=ring"), ("2", "ring", []))
+
+        windowed = ["--model", "gpt-oss-20b", "--layers", "2", "--cluster", "h100-8"]
+        self.assertEqual(exchange(shared + " --cp-comm-type all_gather", model=windowed), ("2", "allgather", []))
+        self.assertEqual(exchange(shared, model=windowed + ["--window", "0"]), ("2", "ring", []))
+        for text, found in ((shared, "m.sh: found no cp_comm_type, which is p2p by default"),
+                            (shared + " \\\n --cp-comm-type p2p", "m.sh:2: --cp-comm-type: found p2p")):
+            self.path("m.sh", "--micro-batch-size 1 " + text)
+            done = self.run_tune(*windowed, "--nearest", "--current", "./m.sh")
+            self.assertEqual((done.returncode, done.stderr),
+                             (2, f"moetune: --current: ./{found}, with a sliding window of 128 tokens, which "
+                                 "Transformer Engine refuses; expected all_gather, or --window 0\n"))
+
+    def test_layouts_of_files_share_no_samples_unless_they_say_so(self):
+        self.path("m.sh", "--micro-batch-size 1 --tensor-model-parallel-size 2")
+        for words in (["--cp", 2, "--shape", "auto"], ["--cp-exchange", "ring", "--shape", "auto"]):
+            self.assertIn("--cp 1", self.current("./m.sh", *words)["flags"])
+
     def test_what_no_plan_has_is_refused(self):
         for old, new, said in (
                 ("context_parallel_size: 1", "context_parallel_size: 8",
