@@ -55,8 +55,10 @@ TEST(TaskRecords, PriceTheSendsOfARing) {
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = 1, .cp = 4, .cp_exchange = CpExchange::ring};
   job.model.shape = complete(job.shape().layer, parallel, Rounding::ragged);
   const std::vector<CaseRecord> records = measure_tasks(target_of("host", {}), job, writer);
-  for (const CaseRecord& record : records)
-    if (op_of(record) == "sendrecv") EXPECT_EQ(record.parameters.whole("ranks", record.key), 2);
+  for (const CaseRecord& record : records) {
+    if (op_of(record) != "sendrecv") continue;
+    EXPECT_EQ(record.parameters.whole("ranks", record.key), 2);
+  }
   const Profile profile = fit_profile(records, "host", "a test").profile;
   const LayerPricer pricer(profile, job.shape());
   const Plan plan = build_plan(find_schedule("tutel"), job.shape(), {});
