@@ -304,7 +304,8 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (own.file) clear_ends(layer);  // of the file's own stages
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
-  if (given.any_shape && !layer.cp) layer.cp_exchange = said.layer.cp_exchange;  // the flag restricts the search alone
+  const bool shares_samples = layer.cp ? layer.cp > 1 : !given.any_shape;
+  if (!shares_samples) layer.cp_exchange = said.layer.cp_exchange;  // the flag restricts the answer alone
   set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
   try {
     if (own.file) require_exchange(*own.file, options, cluster);
