@@ -46,6 +46,8 @@ class CurrentTest(ProgramTest):
                 asked.pop("--pipeline", None)
             if row["ep"] == 1 or row["esp"] == 1:
                 asked.pop("--placement", None)
+            if asked["--cp"] == "1":
+                asked.pop("--cp-exchange", None)
             alone = self.tune(*model, *[word for pair in asked.items() for word in pair], *nearest)["use"]
             self.assertAlmostEqual(alone["total_s"] / row["total_s"], 1, delta=1e-9, msg=(model, asked))
             self.assertEqual(alone["memory_bytes"], row["memory_bytes"])
