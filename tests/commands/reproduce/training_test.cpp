@@ -161,17 +161,22 @@ TEST(TrainingSteps, ChunksThatDontDivideTheLayersHaveTheBubbleOfMoreLayers) {
   EXPECT_TRUE(std::ranges::any_of(five.notes, [](const std::string& n) { return n.starts_with("virtual stages"); }));
 }
 
-TEST(TrainingSteps, OverlappedExchangesAreHiddenButThoseOfOneMicroBatch) {
-  PublishedRun run = small_run();
-  const PredictedStep apart = predicted_step(run);
-  run.overlap = "1f1b-ep";
-  const PredictedStep beside = predicted_step(run);
-  EXPECT_NEAR(beside.hidden_s, 0.9 * apart.costs.at("alltoall"), 1e-12);
-  EXPECT_NEAR(*beside.step_s, *apart.step_s - beside.hidden_s, 1e-12);
-  // DeepEP has 20 of 132 multiprocessors: what runs beside it takes 132 / 112 times as long.
-  run.dispatcher = "deepep";
-  const PredictedStep deepep = predicted_step(run);
-  EXPECT_NEAR(deepep.hidden_s, 0.9 * deepep.costs.at("alltoall") * (1 - 20.0 / 112), 1e-12);
+// Of ten micro-batches, the exchanges of nine run beside another one's computation, which hides the share of them that
+// NVIDIA measured, 36.55 %.
+TEST(TrainingSteps, OverlapHidesTheMeasuredShareOfExchanges) {
+  for (const char* const dispatcher : {"alltoall", "deepep"}) {
+    PublishedRun run = small_run();
+    run.dispatcher = dispatcher;
+    const PredictedStep apart = predicted_step(run);
+    run.overlap = "1f1b-ep";
+    const PredictedStep beside = predicted_step(run);
+    EXPECT_NEAR(beside.hidden_s, 0.9 * 0.3655 * apart.costs.at("alltoall"), 1e-12) << dispatcher;
+    EXPECT_NEAR(*beside.step_s, *apart.step_s - beside.hidden_s, 1e-12) << dispatcher;
+  }
+  PublishedRun one = small_run();
+  one.global_batch = 8;  // one micro-batch, which has no other to hide behind
+  one.overlap = "1f1b-ep";
+  EXPECT_EQ(predicted_step(one).hidden_s, 0);
 }
 
 TEST(TrainingSteps, SayWhatNoPlanHas) {
