@@ -10,6 +10,7 @@ import subprocess
 from program import PROGRAM, ROOT, ProgramTest, main
 
 MODEL = ["--model", "olmoe-1b-7b", "--layers", "4", "--cluster", "h100-8"]
+ALONE = ["--schedule", "ds-moe"]  # skips the search over the other schedules, which takes 30 times as long
 BRIDGE = """model:
   _target_: megatron.bridge.models.GPTModelProvider
   tensor_model_parallel_size: 2
@@ -113,13 +114,13 @@ class LayoutsTest(ProgramTest):
         line = [PROGRAM, "tune", "--no-verify", "--out", "r.jsonl", "--overwrite", "--quiet", *map(str, words)]
         return subprocess.run(line, cwd=self.folder, capture_output=True, text=True)
 
-    def current(self, current, *words, model=None):
-        done = self.run_tune(*(model or MODEL), "--json", "--current", current, *words)
+    def current(self, current, *words, model=None, search=ALONE):
+        done = self.run_tune(*(model or MODEL), "--json", "--current", current, *words, *search)
         self.assertEqual(done.returncode, 0, (current, done.stderr))
         return json.loads(done.stdout)["current"]
 
     def refuses(self, current, *said, words=()):
-        done = self.run_tune(*MODEL, "--current", current, *words)
+        done = self.run_tune(*MODEL, "--current", current, *words, *ALONE)
         self.assertEqual(done.returncode, 2, (current, done.stdout))
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         for text in said:
@@ -158,7 +159,7 @@ class LayoutsTest(ProgramTest):
         self.assertEqual((found["flags"], found["total_s"]), (words()["flags"], words()["total_s"]))
         self.assertEqual((found["file"]["format"], found["file"]["defaults"]), ("torchtitan", ["--zero 1"]))
         self.assertEqual(found["file"]["unplanned"], ["parallelism.data_parallel_shard_degree -1"])
-        steps = self.current("./t.toml", "--shape", "auto", "--schedule", "ds-moe")["steps"]
+        steps = self.current("./t.toml", "--shape", "auto")["steps"]
         self.assertIn("activation_checkpoint.mode=selective",
                       " ".join(setting for step in steps for setting in step["settings"]))
         # With stages a local batch is cut, by default into single samples.
@@ -176,7 +177,8 @@ class LayoutsTest(ProgramTest):
 
     def test_settings_that_are_ignored_are_listed(self):
         self.path("t.toml", TORCHTITAN)
-        line = [PROGRAM, "tune", "--no-verify", "--out", "r.jsonl", "--overwrite", *MODEL, "--current", "./t.toml"]
+        line = [PROGRAM, "tune", "--no-verify", "--out", "r.jsonl", "--overwrite", *MODEL, *ALONE,
+                "--current", "./t.toml"]
         said = [subprocess.run(line + more, cwd=self.folder, capture_output=True, text=True).stderr
                 for more in ([], ["--verbose"])]
         self.assertNotIn("job.description", said[0])
@@ -188,10 +190,10 @@ class LayoutsTest(ProgramTest):
                                 ("o.yaml", NEMO1, "model.activations_checkpoint_granularity=selective"),
                                 ("m.sh", MEGATRON, "--recompute-granularity selective")):
             self.path(name, text)
-            found = self.current("./" + name, "--shape", "auto", "--schedule", "ds-moe")
+            found = self.current("./" + name, "--shape", "auto")
             self.assertIn(key, " ".join(setting for step in found["steps"] for setting in step["settings"]))
             # Of all schedules, the way leads to the best of those that the file's framework runs.
-            found = self.current("./" + name, "--shape", "auto")
+            found = self.current("./" + name, "--shape", "auto", search=[])
             flags = [flag for step in found["steps"] for flag in step["flags"]]
             self.assertTrue(flags)
             self.assertFalse([flag for flag in flags if flag.startswith("--schedule")], flags)
@@ -210,7 +212,7 @@ class LayoutsTest(ProgramTest):
         self.path("n.yaml", "trainer: {strategy: {expert_model_parallel_size: 8}}\n")
         self.refuses("./n.yaml", "micro-batches of 4 over DP 8", "8")  # as NeMo would
         self.assertEqual(self.current("./n.yaml,batch=1")["batch"], 1)
-        text = self.run_tune(*MODEL, "--current", "./b.yaml").stdout
+        text = self.run_tune(*MODEL, *ALONE, "--current", "./b.yaml").stdout
         self.assertIn("by default of Megatron-Bridge: --ep 1 --esp MP --pp 1 --zero 1 --recompute selective\n", text)
         # DeepSpeed derives the third size from two, or accumulates nothing.
         for sizes, batch, micro_batches in (({"train_batch_size": 16}, 2, 1),
@@ -247,7 +249,7 @@ class LayoutsTest(ProgramTest):
             self.path(name, text)
             self.assertEqual(self.current("./" + name, "--seq", 4096)["file"]["other_sizes"], [sizes])
             self.assertIn(f"another model than the file's (planned): {sizes}\n",
-                          self.run_tune(*MODEL, "--seq", 4096, "--current", "./" + name).stdout)
+                          self.run_tune(*MODEL, *ALONE, "--seq", 4096, "--current", "./" + name).stdout)
 
     def test_all_sizes_of_another_model_are_said(self):
         """Of olmoe-1b-7b: M 2048, H 1024, 16 heads, 64 experts, k 8, dropless; sizes that agree are not said."""
@@ -428,13 +430,13 @@ class LayoutsTest(ProgramTest):
                 self.assertAlmostEqual(found["outliers"][0]["seconds"], 0.9, delta=1e-5)
 
     def test_gains_are_of_the_predicted_part(self):
-        search = ["--shape", "auto", "--schedule", "ds-moe"]
+        search = ["--shape", "auto"]
         alone = self.current(WORDS, *search)
         measured_s = 1.5 * alone["total_s"]
         found = self.current(WORDS, *search, "--measured", f"{measured_s:.12f}")
         self.assertAlmostEqual(found["ratio"], 1.5, delta=1e-6)
         self.assertEqual(found["steps"], alone["steps"])
-        text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", f"{measured_s:.12f}").stdout
+        text = self.run_tune(*MODEL, *ALONE, *search, "--current", WORDS, "--measured", f"{measured_s:.12f}").stdout
         saved = [alone["total_s"] - alone["steps"][i]["layout"]["total_s"] for i in (0, -1)]
         first, every = (measured_s / (measured_s - s) for s in saved)
         self.assertIn("1.500x predicted\n", text)
@@ -444,19 +446,19 @@ class LayoutsTest(ProgramTest):
         self.assertAlmostEqual(found["first"]["saved_s"], saved[0], delta=1e-9)
         half = self.current(WORDS, *search, "--measured", f"{alone['total_s'] / 2:.12f}")
         self.assertAlmostEqual(half["first"]["saved_s"], saved[0] / 2, delta=1e-9)
-        text = self.run_tune(*MODEL, *search, "--current", WORDS, "--measured", alone["total_s"] / 2).stdout
+        text = self.run_tune(*MODEL, *ALONE, *search, "--current", WORDS, "--measured", alone["total_s"] / 2).stdout
         self.assertIn("0.500x predicted\n       if the prediction is too slow by one factor, change 1", text)
 
     def test_only_what_is_predicted_faster_is_offered(self):
         for current in (WORDS, WORDS.replace("recompute=full", "recompute=none"), "tutel:1,mp=1,ep=8,esp=1,batch=2"):
-            found = self.current(current, "--shape", "auto", "--schedule", "ds-moe,tutel", "--measured", 1)
+            found = self.current(current, "--shape", "auto", "--measured", 1, search=["--schedule", "ds-moe,tutel"])
             before_s, fits = found["total_s"], found["fits"]
             for step in found["steps"]:
                 after_s = step["layout"]["total_s"]
                 self.assertTrue(after_s < before_s or (step["layout"]["fits"] and not fits), (current, step))
                 before_s, fits = after_s, step["layout"]["fits"]
             self.assertTrue(found["first"] is None or found["first"]["saved_s"] > 0, current)
-        best = self.current("ds-moe,mp=1,ep=8,esp=1", "--schedule", "ds-moe", "--measured", 1)
+        best = self.current("ds-moe,mp=1,ep=8,esp=1", "--measured", 1)
         self.assertEqual((best["steps"], best["first"]), ([], None))
 
     def test_flops_of_a_log(self):
@@ -480,7 +482,7 @@ class LayoutsTest(ProgramTest):
                 counted = flops(16, 1 if found["counts_masked"] else 0.5)
                 self.assertAlmostEqual(found["predicted_flops_per_s"] / (counted / predicted_s / 8), 1, delta=1e-9)
                 self.assertAlmostEqual(found["flops_ratio"] / (scale * flops(16, seen) / counted), 1, delta=1e-4)
-            text = self.run_tune(*MODEL, "--current", WORDS, "--measured", log).stdout
+            text = self.run_tune(*MODEL, *ALONE, "--current", WORDS, "--measured", log).stdout
             self.assertIn(" TFLOP/s/GPU in the log, ", text)
             self.assertEqual("another model, batch or number of GPUs" in text, scale > 1, text)
         bridge = self.log(lambda s, i: f"Step Time : {s:.7f}s GPU utilization: 410.0MODEL_TFLOP/s/GPU", [9, 0.2, 0.2])
@@ -606,8 +608,7 @@ class LayoutsTest(ProgramTest):
 
     def test_exports_say_uneven_stages(self):
         draw = random.Random(11)
-        model = ["--model", "olmoe-1b-7b", "--layers", "13", "--cluster", "h100-8", "--nearest",
-                 "--schedule", "ds-moe"]
+        model = ["--model", "olmoe-1b-7b", "--layers", "13", "--cluster", "h100-8", "--nearest"]
         for _ in range(4):
             pp = draw.choice([2, 4])
             last = draw.randint(1, 3)
@@ -615,7 +616,7 @@ class LayoutsTest(ProgramTest):
             plan = {"mp": 1, "ep": 2, "esp": 1, "pp": pp, "batch": 1, "micro-batches": 4, "pipeline": "1f1b",
                     "zero": 1, "recompute": "full", "first-stage-layers": first, "last-stage-layers": last}
             flags = [word for name, value in plan.items() for word in ("--" + name, value)]
-            self.text("tune", "--no-verify", *model, *flags, "--out", "s.jsonl", "--overwrite")
+            self.text("tune", "--no-verify", *model, *ALONE, *flags, "--out", "s.jsonl", "--overwrite")
             wanted = self.current("ds-moe," + ",".join(f"{name}={value}" for name, value in plan.items()),
                                   model=model)
             for name, file in (("megatron", "m.sh"), ("megatron-bridge", "b.yaml"), ("nemo", "n.yaml")):
