@@ -10,6 +10,7 @@
 #include <optional>
 #include <queue>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "moe/base/check.h"
@@ -32,6 +33,32 @@ Lists reversed(const Lists& lists) {
     for (const int other : lists[i]) result[other].push_back(static_cast<int>(i));
   return result;
 }
+
+// Lists of tasks by task, of which each has only the tasks that are `ordered`, one list behind another.
+class OrderedLists {
+ public:
+  OrderedLists() = default;
+  OrderedLists(const Lists& lists, const std::vector<bool>& ordered) {
+    for (const std::vector<int>& list : lists) {
+      std::ranges::copy_if(list, std::back_inserter(tasks_), [&](int task) { return ordered[task]; });
+      ends_.push_back(tasks_.size());
+    }
+  }
+
+  std::span<const int> operator[](size_t task) const {
+    const size_t begin = task == 0 ? 0 : ends_[task - 1];
+    return std::span(tasks_).subspan(begin, ends_[task] - begin);
+  }
+  std::vector<int> sizes() const {
+    std::vector<int> result(ends_.size());
+    for (size_t i = 0; i < result.size(); ++i) result[i] = static_cast<int>((*this)[i].size());
+    return result;
+  }
+
+ private:
+  std::vector<size_t> ends_;  // by task
+  std::vector<int> tasks_;
+};
 
 bool is_weight_half(const Task& task) { return operation_of(task.kind) == TaskOperation::compute_dw; }
 
@@ -135,20 +162,15 @@ struct Iteration {
   const std::vector<Task>& tasks() const { return base.tasks(); }
   const Task& task(int id) const { return base.tasks()[id]; }
   double seconds_of(int id) const { return seconds[id]; }
-  // Returns, by task, the number of ordered tasks in its list of `links`.
-  std::vector<int> waiting(const Lists& links) const {
-    std::vector<int> counts;
-    for (const std::vector<int>& list : links)
-      counts.push_back(static_cast<int>(std::ranges::count_if(list, [&](int other) { return ordered[other]; })));
-    return counts;
-  }
 
   const Plan& base;
-  std::vector<double> seconds;   // by task
-  Lists after, before;           // the tasks that each waits for; the tasks that wait for each
-  std::vector<Stream> streams;   // gradients, whose units are sent where there is room
-  std::vector<bool> ordered;     // false: a unit, or a task that waits for one
-  std::vector<double> behind_s;  // least seconds of units after the tasks that make them
+  std::vector<double> seconds;                 // by task
+  std::vector<int> lanes;                      // by task
+  Lists after, before;                         // the tasks that each waits for; the tasks that wait for each
+  OrderedLists ordered_after, ordered_before;  // of these, the ordered ones
+  std::vector<Stream> streams;                 // gradients, whose units are sent where there is room
+  std::vector<bool> ordered;                   // false: a unit, or a task that waits for one
+  std::vector<double> behind_s;                // least seconds of units after the tasks that make them
 
  private:
   void add_unit(const Task& sends);
@@ -211,6 +233,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
     : base(plan), after(plan.tasks().size()), ordered(plan.tasks().size(), true), behind_s(plan.tasks().size()) {
   seconds = price(pricer, plan);
   for (const Task& task : tasks()) {
+    lanes.push_back(task.lane);
     std::ranges::copy_if(task.after, std::back_inserter(after[task.id]),
                          [&](int other) { return waits_in_any_order(task, this->task(other)); });
     const bool is_unit = task.kind == TaskKind::gradient || task.kind == TaskKind::expert_gradient;
@@ -238,6 +261,8 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
     list.erase(std::unique(list.begin(), list.end()), list.end());
   }
   before = reversed(after);
+  ordered_after = OrderedLists(after, ordered);
+  ordered_before = OrderedLists(before, ordered);
 }
 
 // The base plan orders a unit only after makers on its lane, but every micro-batch makes its gradients.
@@ -331,13 +356,22 @@ struct Order {
   }
 };
 
+// A task that waits for nothing any more, in the order of urgency, then of ids.
+struct Ready {
+  double urgency;
+  int task;
+  bool operator<(const Ready& other) const {
+    return urgency != other.urgency ? urgency < other.urgency : task > other.task;
+  }
+};
+
 // Whenever a lane is free, runs the ready task with the largest urgency.
 class ListSchedule {
  public:
   ListSchedule(const Iteration& iteration, const std::vector<double>& urgency)
       : it_(iteration),
         urgency_(urgency),
-        waiting_(iteration.waiting(iteration.after)),
+        waiting_(iteration.ordered_after.sizes()),
         ready_(iteration.base.structure->lanes.size()),
         busy_(ready_.size()) {
     order_.end_s.resize(waiting_.size());
@@ -355,12 +389,12 @@ class ListSchedule {
   }
 
  private:
-  void add_ready(int id) { ready_[it_.task(id).lane].emplace(urgency_[id], -id); }
+  void add_ready(int id) { ready_[it_.lanes[id]].push({urgency_[id], id}); }
 
   void begin_tasks(double now_s) {
     for (size_t lane = 0; lane < ready_.size(); ++lane) {
       if (busy_[lane] || ready_[lane].empty()) continue;
-      const int id = -ready_[lane].top().second;
+      const int id = ready_[lane].top().task;
       ready_[lane].pop();
       busy_[lane] = true;
       order_.add(it_, id, now_s + it_.seconds_of(id), false);
@@ -369,17 +403,17 @@ class ListSchedule {
   }
 
   void end(int id) {
-    busy_[it_.task(id).lane] = false;
-    for (const int other : it_.before[id])
-      if (it_.ordered[other] && --waiting_[other] == 0) add_ready(other);
+    busy_[it_.lanes[id]] = false;
+    for (const int other : it_.ordered_before[id])
+      if (--waiting_[other] == 0) add_ready(other);
   }
 
   using End = std::pair<double, int>;  // end and task
 
   const Iteration& it_;
   const std::vector<double>& urgency_;
-  std::vector<int> waiting_;                                        // by task: number of tasks that it waits for
-  std::vector<std::priority_queue<std::pair<double, int>>> ready_;  // by lane: urgency and -id
+  std::vector<int> waiting_;                       // by task: number of tasks that it waits for
+  std::vector<std::priority_queue<Ready>> ready_;  // by lane
   std::vector<bool> busy_;
   std::priority_queue<End, std::vector<End>, std::greater<>> running_;
   Order order_;
@@ -392,28 +426,28 @@ class SerialSchedule {
  public:
   SerialSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
       : it_(iteration),
-        urgency_(urgency),
         backwards_(backwards),
-        waiting_(iteration.waiting(backwards ? iteration.before : iteration.after)),
+        waiting_((backwards ? iteration.ordered_before : iteration.ordered_after).sizes()),
         begin_s_(waiting_.size()),
         taken_(iteration.base.structure->lanes.size()) {
     order_.end_s.resize(waiting_.size());
-  }
-
-  Order run() {
-    const Lists& leads_to = backwards_ ? it_.after : it_.before;
+    const OrderedLists& leads_to = backwards ? it_.ordered_after : it_.ordered_before;
     for (size_t id = 0; id < waiting_.size(); ++id)
-      if (it_.ordered[id] && waiting_[id] == 0) ready_.emplace(urgency_[id], -static_cast<int>(id));
+      if (it_.ordered[id] && waiting_[id] == 0) ready_.push({urgency[id], static_cast<int>(id)});
     while (!ready_.empty()) {
-      const int id = -ready_.top().second;
+      const int id = ready_.top().task;
       ready_.pop();
       place(id);
       for (const int other : leads_to[id]) {
-        if (!it_.ordered[other]) continue;
         begin_s_[other] = std::max(begin_s_[other], order_.end_s[id]);
-        if (--waiting_[other] == 0) ready_.emplace(urgency_[other], -other);
+        if (--waiting_[other] == 0) ready_.push({urgency[other], other});
       }
     }
+  }
+
+  const std::vector<double>& end_s() const { return order_.end_s; }
+  double seconds() const { return order_.seconds; }
+  Order order() && {
     std::ranges::stable_sort(order_.tasks, {}, [&](int id) { return std::pair(begin_s_[id], order_.end_s[id]); });
     return std::move(order_);
   }
@@ -423,8 +457,9 @@ class SerialSchedule {
 
   void place(int task) {
     double begin_s = backwards_ ? std::max(begin_s_[task], it_.behind_s[task]) : begin_s_[task];
-    std::vector<Span>& taken = taken_[it_.task(task).lane];
-    auto next = std::ranges::upper_bound(taken, begin_s, {}, &Span::second);  // the first that ends later
+    std::vector<Span>& taken = taken_[it_.lanes[task]];
+    auto next = taken.end();  // the first that ends later; most tasks are among the last of their lanes
+    while (next != taken.begin() && std::prev(next)->second > begin_s) --next;
     for (; next != taken.end() && next->first < begin_s + it_.seconds[task]; ++next) begin_s = next->second;
     const double end_s = begin_s + it_.seconds[task];
     taken.insert(next, {begin_s, end_s});
@@ -433,11 +468,10 @@ class SerialSchedule {
   }
 
   const Iteration& it_;
-  const std::vector<double>& urgency_;
   bool backwards_;
   std::vector<int> waiting_;     // by task: number of tasks that it waits for
   std::vector<double> begin_s_;  // by task: earliest start
-  std::priority_queue<std::pair<double, int>> ready_;
+  std::priority_queue<Ready> ready_;
   std::vector<std::vector<Span>> taken_;  // by lane, in the order of time
   Order order_;
 };
@@ -453,8 +487,7 @@ std::vector<double> tails(const Iteration& iteration) {
   }
   for (size_t head = 0; head < done.size(); ++head) {
     const auto id = static_cast<size_t>(done[head]);
-    for (const int other : iteration.before[id])
-      if (iteration.ordered[other]) tail_s[id] = std::max(tail_s[id], tail_s[other]);
+    for (const int other : iteration.ordered_before[id]) tail_s[id] = std::max(tail_s[id], tail_s[other]);
     tail_s[id] += iteration.seconds[id];
     for (const int other : iteration.after[id])
       if (--waiting[other] == 0) done.push_back(other);
@@ -466,10 +499,10 @@ std::vector<double> tails(const Iteration& iteration) {
 // Justifies an order to the right and to the left, as long as it gets shorter.
 Order justified(const Iteration& iteration, Order order) {
   while (true) {
-    const Order right = SerialSchedule(iteration, order.end_s, true).run();
-    Order left = SerialSchedule(iteration, right.end_s, false).run();
-    if (!search::better(left.seconds, order.seconds)) return order;
-    order = std::move(left);
+    const SerialSchedule right(iteration, order.end_s, true);
+    SerialSchedule left(iteration, right.end_s(), false);
+    if (!search::better(left.seconds(), order.seconds)) return order;
+    order = std::move(left).order();
   }
 }
 
@@ -495,11 +528,11 @@ Order best_order(const Iteration& iteration, int draws) {
     const double most = draw == 0 ? 0 : 0.3 * (1 + draw % 3);
     for (std::vector<double> urgency : urgencies) {
       for (size_t id = 0; id < urgency.size(); ++id) {
-        urgency[id] *= 1 + most * random_uniform(static_cast<uint64_t>(draw), stream, id);
+        if (most > 0) urgency[id] *= 1 + most * random_uniform(static_cast<uint64_t>(draw), stream, id);
         if (draw % 4 != 3 && !is_weight_half(iteration.tasks()[id])) urgency[id] += 2 * longest_s;
       }
       Order order = justified(iteration, draw % 2 == 0 ? ListSchedule(iteration, urgency).run()
-                                                       : SerialSchedule(iteration, urgency, false).run());
+                                                       : SerialSchedule(iteration, urgency, false).order());
       if (best.tasks.empty() || search::better(order.seconds, best.seconds)) best = std::move(order);
     }
   }
@@ -576,10 +609,9 @@ class Filler {
     std::vector<double> of_lane(it_.base.structure->lanes.size(), target_s);
     for (size_t i = order_.tasks.size(); i-- > 0;) {
       const auto id = static_cast<size_t>(order_.tasks[i]);
-      double& lane = of_lane[it_.tasks()[id].lane];
+      double& lane = of_lane[it_.lanes[id]];
       lane = std::min(lane, target_s - it_.behind_s[id]);
-      for (const int other : it_.before[id])
-        if (it_.ordered[other]) lane = std::min(lane, latest[other]);
+      for (const int other : it_.ordered_before[id]) lane = std::min(lane, latest[other]);
       latest[id] = lane -= it_.seconds[id];
     }
     return latest;
@@ -591,7 +623,7 @@ class Filler {
     State state = begun();
     std::vector<double> end_s(it_.tasks().size());
     for (const int task : order_.tasks) {
-      const int lane = it_.task(task).lane;
+      const int lane = it_.lanes[task];
       double& lane_end_s = state.lane_end_s[lane];
       double ready_s = lane_end_s;
       for (const int other : it_.after[task]) ready_s = std::max(ready_s, end_s[other]);
