@@ -1,13 +1,17 @@
-"""What tune plans for a framework, against trying every shape that it runs, and against what its export writes."""
+"""usage: frameworks_test.py PROGRAM PROBLEMS
+
+What tune plans for a framework, against trying every shape that it runs, and against what its export writes, on
+PROBLEMS random clusters and models."""
 import itertools
 import json
 import random
 import re
 import subprocess
+import sys
 
 from program import PROGRAM, ProgramTest, main
 
-PROBLEMS, RANKS = 30, 4
+PROBLEMS, RANKS = int(sys.argv[2]), 4
 SCHEDULES = {"megatron": "ds-moe", "megatron-overlap": "pair-1f1b"}
 
 PROFILE = """schema = 1
