@@ -49,7 +49,7 @@ PlannedRun planned(const std::string& schedule, const ModelShape& model, int pac
     const bool is_alltoall = task.kind == TaskKind::dispatch || task.kind == TaskKind::combine;
     run.task_seconds.push_back(is_alltoall                     ? times.alltoall_s
                                : task.kind == TaskKind::expert ? times.expert_s
-                                                               : 0.1e-3);
+                                                               : 0.5e-3);
     (task.phase == Phase::forward ? run.forward_s : run.backward_s) += run.task_seconds.back();
   }
   return run;
