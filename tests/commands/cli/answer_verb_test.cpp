@@ -29,16 +29,24 @@ class AnswerVerb : public ProgramTest {
     EXPECT_EQ(printed.exit_code, 0) << printed.err;
     return Json::parse(printed.out, nullptr, false);
   }
-  // Runs what stands behind NEXT, as JSON, instead of its timeline.
-  Json next_of(const std::vector<std::string>& words) {
-    const Printed printed = tune(words);
-    const std::string begin = "NEXT   ./moetune ";
-    const size_t at = printed.out.find(begin);
-    EXPECT_NE(at, std::string::npos) << printed.out << printed.err;
-    std::istringstream line(printed.out.substr(at + begin.size(), printed.out.find('\n', at) - at - begin.size()));
-    std::vector<std::string> command;
-    for (std::string word; line >> word;) command.push_back(word);
-    command.push_back("--json");
+  // Runs the command behind NEXT in the records of the last answer, as JSON instead of its timeline. The text has the
+  // same command (tests/commands/report/answers_test.py).
+  Json next_of_answer() {
+    Words command;
+    std::ifstream records(folder_ + "/answer.jsonl");
+    for (std::string line; std::getline(records, line);)
+      for (const Json& part : Json::parse(line).value("answer", Json::array())) {
+        if (part["label"] != "NEXT") continue;
+        std::istringstream words(part["items"][0].get<std::string>());
+        for (std::string word; words >> word;) command.push_back(word);
+      }
+    if (command.size() < 2) {
+      ADD_FAILURE() << "answer.jsonl: found no NEXT";
+      return {};
+    }
+    EXPECT_EQ(command[0], "./moetune");
+    command.erase(command.begin());
+    command.emplace_back("--json");
     const Printed next = run(command);
     EXPECT_EQ(next.exit_code, 0) << next.err;
     return Json::parse(next.out, nullptr, false);
@@ -63,7 +71,7 @@ TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
         Words{"--global-batch", "32", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--experts", "12", "--dtype", "bfloat16", "--batch", "2"}}) {
-    const Json use = answer(words)["use"], next = next_of(words);
+    const Json use = answer(words)["use"], next = next_of_answer();
     const Json& row = next.contains("schedules") ? next["schedules"][0] : next;
     const double seconds = row.contains("total_s") ? row["total_s"].get<double>()
                                                    : row["forward_s"].get<double>() + row["backward_s"].get<double>();
