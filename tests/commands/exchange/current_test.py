@@ -115,7 +115,8 @@ class CurrentTest(ProgramTest):
 
     def test_a_layout_that_does_not_fit_is_left_for_one_that_does(self):
         answer = self.tune("--model", "qwen3-30b-a3b", "--layers", "16", "--cluster", "h100-8", "--global-batch", "64",
-                           "--current", "tutel,mp=1,ep=8,esp=1,batch=8,zero=0,recompute=none")
+                           "--schedule", SCHEDULES, "--current",
+                           "tutel,mp=1,ep=8,esp=1,batch=8,zero=0,recompute=none")
         current = answer["current"]
         self.assertFalse(current["fits"])
         self.assertIn("does not fit", current["misfit"])
