@@ -81,8 +81,8 @@ function(moe_program_test name)
 endfunction()
 
 # these_tests(PROPERTY VALUE ...): sets properties of all tests of the folder so far. `./moetune test` runs as many
-# at once as there are cores. Those that compute on several have PROCESSORS 2, those whose ranks wait for each other or
-# look at the clock have RUN_SERIAL ON. Of the others the longest have a COST, so that a first run begins with them.
+# at once as there are cores. Those that compute on several have PROCESSORS 2, those whose times others would
+# change have RUN_SERIAL ON. Of the others the longest have a COST, so that a first run begins with them.
 function(these_tests)
   get_property(tests DIRECTORY PROPERTY TESTS)
   set_tests_properties(${tests} PROPERTIES ${ARGN})
