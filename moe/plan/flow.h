@@ -1,9 +1,9 @@
 #pragma once
-// The flows: how rows reach the experts and return, and the dense part that belongs to it. Each has a row of traits.
+// Flows: the ways in which rows reach the experts and return, each with the distribution of tokens in the dense part
+// that it requires. A table has one row of traits per flow.
 //
 // To add a flow:
-//   1. Add its enumerator to Flow and its row to the table in flow.cpp. Work, memory, rank shapes, layouts, buffers,
-//      schedules and the layer depend on a flow only through this row.
+//   1. Add its enumerator to Flow and its row to the table in flow.cpp. All code uses only this row of a flow.
 //   2. If its rows take a new way, add it to Way, and support it in copies() (plan.cpp), the stations
 //      (moe/sharding/phase_layouts.cpp), LayerBuffers::fit and RowExchange (moe/layer/binding/).
 //   3. Use it in a schedule. tests/layer then compares the layer with the reference, and tests/properties compares the
@@ -27,10 +27,11 @@ namespace moe {
 enum class Flow : uint8_t { sharded, replicated, fused, fused_gated, tensor, dropped };
 inline constexpr int kFlows = 6;
 
-/// A set of tokens: a rank's own B L / N_MP; its MP group's B L; those of the MP groups of all ranks of its ESP group.
+/// A set of tokens. own: the rank's own B L / N_MP; mp_group: the B L of its MP group; esp_groups: those of the MP
+/// groups of all ranks in its ESP group.
 enum class Tokens : uint8_t { own, mp_group, esp_groups };
 
-/// The rows that a rank sends to the experts, and the groups over which it sends them.
+/// The rows that a rank sends to the experts, and the collectives that carry them.
 ///   all_groups  rows of every group of tokens that it gates; AlltoAll over EP
 ///   over_esp    rows of its own group; AlltoAll over EP, then an AllGather over ESP
 ///   over_mp     as over_esp, with MP instead of ESP
@@ -40,19 +41,20 @@ enum class Way : uint8_t { all_groups, over_esp, over_mp, fused };
 struct FlowTraits {
   Flow flow;
   std::string_view name;
-  Tokens holds;  // tokens of which a rank has the layer's input and output
+  Tokens holds;  // tokens whose input and output rows a rank has
   Tokens gates;  // tokens for which a rank chooses experts
   Way way;
-  bool one_group;                               // MP and ESP are the same ranks
-  bool home_by_peers;                           // a plan may cut returning rows by EP peers, not by rows (SAA)
-  std::span<const TaskKind> forward, backward;  // stages of every row, in order; combine includes SAA's phases
+  bool one_group;      // MP and ESP are the same ranks
+  bool home_by_peers;  // a plan may chunk the returning rows by EP peer instead of by row range (SAA)
+  std::span<const TaskKind> forward, backward;  // stages that every row passes, in order; combine includes SAA's phases
 
   bool sends_all_groups() const { return way == Way::all_groups; }
   bool fused() const { return way == Way::fused; }
-  /// Returns whether rows go to one rank of the EP peer, from which the ranks that share its experts gather them.
+  /// Returns whether rows go to one rank of each EP peer, and the ranks that share that peer's experts then gather
+  /// them.
   bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
-  /// These return whether, after the MoE part, MP ranks gather the tokens that each of them gated, or the rows that
-  /// each of them sent.
+  /// Whether, after the MoE part, MP ranks gather the tokens that each rank gated (gathers_tokens) or the rows that
+  /// each rank sent (gathers_rows).
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }
   bool gathers_rows() const { return gates == Tokens::mp_group && !sends_all_groups(); }
   /// Returns the number of ranks that gate the same token and sum its gradients.
@@ -65,7 +67,7 @@ std::string_view name_of(Flow flow);
 
 /// Returns the group over which a kind of task communicates; none for a computation.
 GroupKind group_of(Flow flow, TaskKind kind);
-/// Returns the traits' `forward` or `backward`, by the phase.
+/// Returns the stages of the flow's rows in that phase: the traits' `forward` or `backward`.
 std::span<const TaskKind> stages_of(Flow flow, Phase phase);
 
 }  // namespace moe

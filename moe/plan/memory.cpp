@@ -22,7 +22,7 @@ constexpr EnumArray<ActivationModel, Named<ActivationModel>, 3> kModels{{{{"prin
                                                                           {"counted", ActivationModel::counted}}}};
 static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
 
-// Rules by Trainer.
+// The rules of each Trainer.
 constexpr EnumArray<Trainer, MemoryRules, 4> kRules{
     {{{},
       {.gradient_bytes = 4,
@@ -37,7 +37,7 @@ double width(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
 double tokens(const LayerCase& c) { return static_cast<double>(mp_tokens(c)); }
 
-// Numbers of layers, or of layers' activations of a micro-batch, by kind of layer.
+// A number for each kind of layer: layers, or sets of a layer's activations for one micro-batch.
 struct Layers {
   int moe = 0, dense = 0;
 };
@@ -59,7 +59,7 @@ Layers layers_in(const MemoryRequest& r, int stage) {
   return all;
 }
 
-// Returns the request for a model whose layers are all dense.
+// Returns the request with `shape` replaced by the dense layers' case.
 MemoryRequest of_dense(MemoryRequest r) {
   if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
   return r;
@@ -80,14 +80,14 @@ void check(const MemoryRequest& r) {
                     r.shape.parallel.pp);
 }
 
-// The ends of a model that a stage has.
+// The ends of a model, embedding and head, that are on a stage.
 struct Ends {
   Ends(const MemoryRequest& r, int stage)
       : embedding(r.vocabulary > 0 && stage == 0), head(r.vocabulary > 0 && stage == r.shape.parallel.pp - 1) {}
   bool embedding, head;
 };
 
-// Returns the words of the vocabulary on the rank with the most.
+// Returns the number of the vocabulary's tokens on the rank with the most.
 double words(const MemoryRequest& r) { return static_cast<double>(shared_out(r.vocabulary, r.shape.parallel.mp)); }
 
 // Returns the parameters of the model's ends on one rank.
@@ -100,17 +100,17 @@ double end_parameters(const MemoryRequest& r, Ends ends) {
 
 bool as_moetune(const MemoryRequest& r) { return r.shape.parallel.trainer == Trainer::moetune; }
 
-// Returns the bytes of the head's probabilities: of all micro-batches for moetune's models as they run, else of one.
+// Returns the bytes of the head's probabilities: those of all micro-batches if moetune runs the model, else of one.
 double probabilities(const MemoryRequest& r, Ends ends) {
   if (!ends.head) return 0;
   const double wide = memory_rules(r.shape.parallel.trainer).float_logits ? sizeof(float) : width(r.shape);
   return (r.keeps_ends && as_moetune(r) ? r.micro_batches : 1) * wide * tokens(r.shape) * words(r);
 }
 
-// Returns the bytes of M-wide rows of a running model's ends: the normed rows and, if a rank has only the rows of its
-// own tokens, the rows that it gathers and sums (a single set for the embedding).
+// Returns the bytes of the ends' M-wide rows: the normed rows and, if a rank has only the rows of its own tokens, the
+// rows that it gathers and sums (a single set for the embedding).
 double end_rows(const MemoryRequest& r, Ends ends) {
-  if (!as_moetune(r)) {  // normed rows of one micro-batch
+  if (!as_moetune(r)) {  // other trainers: the normed rows of one micro-batch
     const double held = tokens(r.shape) / (traits_of(r.flow).holds == Tokens::own ? r.shape.parallel.mp : 1);
     return ends.head ? width(r.shape) * held * static_cast<double>(r.shape.layer.model_dim) : 0;
   }
@@ -120,12 +120,13 @@ double end_rows(const MemoryRequest& r, Ends ends) {
   return r.micro_batches * sets * width(r.shape) * tokens(r.shape) * static_cast<double>(r.shape.layer.model_dim);
 }
 
-// torchtitan's FSDP shards all states where it shards any.
+// torchtitan's FSDP shards all states or none.
 int sharding_stage(const ParallelShape& p) {
   return p.trainer == Trainer::torchtitan && p.zero > 0 ? kMostZeroStage : p.zero;
 }
 
-// Counts weights, gradients and optimizer states of `parameters` that `replicas` ranks hold alike.
+// Counts the bytes of weights, gradients and optimizer states of `parameters` parameters that `replicas` ranks
+// replicate.
 MemoryEstimate states(double parameters, int replicas, const MemoryRequest& r) {
   const double w = width(r.shape);
   MemoryRules bytes = memory_rules(r.shape.parallel.trainer);
@@ -149,7 +150,8 @@ double fp8_bytes(const MemoryRequest& r) {
   return 2 * gemms_of(l.ffn) * static_cast<double>(l.model_dim) * hidden * (1 + scale);
 }
 
-// Counts one layer and micro-batch by MoNTA, Table 4. `w`: bytes per element; `scores_t`: divisor of the scores.
+// Returns the activation bytes of one layer and micro-batch by MoNTA, Table 4. `w`: bytes per element; `scores_t`:
+// number of ranks that share the scores.
 double table4(const MemoryRequest& r, double w, double scores_t) {
   const LayerShape& l = r.shape.layer;
   const ParallelShape& p = r.shape.parallel;
@@ -164,14 +166,14 @@ double table4(const MemoryRequest& r, double w, double scores_t) {
 
 PassBytes pass_of(const MemoryRequest& r) { return pass_bytes(r.shape, r.flow, {r.dense_part, r.scores}); }
 
-// Counts one layer and micro-batch by the request's activation model.
+// Returns the activation bytes of one layer and micro-batch by the request's activation model.
 double activations_of(const MemoryRequest& r) {
   if (r.activations == ActivationModel::printed) return table4(r, 2, 1);
   if (r.activations == ActivationModel::corrected) return table4(r, width(r.shape), r.shape.parallel.mp);
   return pass_of(r).kept;
 }
 
-enum class Which { all, last, others };  // layers of a chunk
+enum class Which { all, last, others };  // which layers of a chunk to count
 
 Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
   const auto [first, last] = layers_of_chunk(r.split(), chunk);
@@ -181,7 +183,8 @@ Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
   return which == Which::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
 }
 
-// Returns the passes of layers in flight: for each kind of layer, the most that the stage holds at the same time.
+// Returns, for each kind of layer, the largest number of forwards of a layer whose backward is yet to come, at any time
+// on the stage.
 Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
   if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all chunks of a stage have the same layers
     const int held = passes_in_flight(r.order, r.micro_batches, r.split(), stage);
@@ -199,7 +202,7 @@ Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
   return most;
 }
 
-// Returns the passes for which everything that their backward reads is kept.
+// Returns, for each kind of layer, the number of passes for which the stage keeps all tensors that the backward reads.
 Layers sets_kept(const MemoryRequest& r, int stage) {
   if (!r.slots.empty()) {
     const StageSlots& slots = r.slots[stage];
@@ -210,7 +213,8 @@ Layers sets_kept(const MemoryRequest& r, int stage) {
   return {std::min(1, layers.moe), std::min(1, layers.dense)};
 }
 
-// Returns the outputs of layers that are kept: a plan's slots cover all except those of chunks' last layers.
+// Returns, for each kind of layer, the number of layer outputs that the stage keeps. A plan's slots exclude the outputs
+// of chunks' last layers, which are added here.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
   const Layers last = passes(r, stage, Which::last);
   if (r.slots.empty()) {
@@ -235,19 +239,20 @@ double activations(const MemoryRequest& r, int stage) {
          end_rows(r, {r, stage});
 }
 
-// Returns whether a rank gathers weights that so many ranks hold alike: under ZeRO 3 it has its shard alone.
+// Returns whether a rank gathers weights that `replicas` ranks replicate: always under ZeRO 3, where a rank has only a
+// shard.
 bool gathers_from(const LayerCase& c, int replicas) {
   return sharding_stage(c.parallel) == kMostZeroStage || replicas > 1;
 }
 
-// Returns the parameters of a layer that are gathered at once.
+// Returns the number of a layer's parameters that are gathered together.
 double gathered(const LayerCase& c, const RankParameters& layer) {
   return (gathers_from(c, c.parallel.replicas()) ? layer.dense : 0) +
          (gathers_from(c, c.parallel.edp) ? layer.experts : 0);
 }
 
-// Returns the bytes of a stage's inputs, outputs and their gradients. In a running model these exist for every chunk
-// and micro-batch; the outputs of those in flight are already counted with the activations.
+// Returns the bytes of a stage's inputs, outputs and their gradients. If moetune runs the model, these exist for every
+// chunk and micro-batch; outputs in flight are excluded, because the activations include them.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
   const int passes = r.virtual_stages * r.micro_batches;
   return pass.output * (r.keeps_ends && as_moetune(r)
@@ -297,7 +302,7 @@ std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
         break;
       case Lifetime::dense_backward:
       case Lifetime::moe_backward:
-        break;  // slots of forwards are counted
+        break;  // the forward's slots already count these
     }
   }
   return all;
@@ -390,22 +395,24 @@ namespace {
 
 bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
 
-// Returns whether the task sums attention's results over MP. In a backward it is the last task and reads nothing else.
+// Returns whether the task sums attention's results over MP. In a backward, this is the pass's last task, and it reads
+// only those results.
 bool sums_attention(TaskKind kind) {
   return of_attention(kind) && traits_of(kind).group == GroupKind::mp && operation_of(kind) != TaskOperation::allgather;
 }
 
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
-// A forward's AllGather of its input, and a backward's before a dense layer's feed-forward, use only tensors that are
-// passed between layers or kept.
+// Returns whether the task uses temporary tensors of the dense part. The AllGather of a forward's input, and the one
+// before a dense layer's feed-forward in a backward, do not: they use only kept tensors and those passed between
+// layers.
 bool of_dense_part(const Task& task) {
   if (of_rows(task.kind)) return false;
   if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
   return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
 }
 
-// The tasks during which memory is needed, as the first and the last task on each lane.
+// The time during which memory is needed, given by the first and the last task on each lane.
 class Span {
  public:
   void add(const Task& task) {
@@ -435,7 +442,7 @@ class Span {
   int first_ = -1, last_ = -1;
 };
 
-// When a pass needs memory: once, or twice if the layer repeats its forward.
+// The spans in which a pass needs some memory: one, or two if the layer repeats its forward.
 using Holding = std::array<Span, 2>;
 using Holdings = std::vector<EnumArray<Lifetime, Holding, kLifetimes>>;
 
@@ -474,7 +481,7 @@ Lifetime of_both_phases(Lifetime lifetime) {
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
 
-// The slots of one kind.
+// The slots of one MemorySlot kind. Invariant: the spans of a slot do not overlap, and the tasks' order guarantees it.
 class Slots {
  public:
   /// Returns a slot for `next`: the first one that is free whenever `next` needs it, else the new slot `fresh`.
@@ -491,7 +498,7 @@ class Slots {
  private:
   struct Slot {
     int id;
-    int first = -1, last = -1;            // tasks of the last span
+    int first = -1, last = -1;            // first and last task of the last span
     std::vector<const Span*> spans = {};  // each ends before the next begins
     std::vector<const Span*>::const_iterator behind(const Span& span) const {
       return std::ranges::upper_bound(spans, span.first(), {}, &Span::first);
@@ -511,7 +518,7 @@ class Slots {
   std::vector<Slot> slots_;
 };
 
-// A request for a slot for the memory of a pass.
+// A pass's memory of one lifetime, which needs a slot; `slot`: where to store its number.
 struct Wanted {
   const Holding* by;
   MemorySlot kind;
@@ -563,7 +570,7 @@ namespace {
 
 double real(int64_t n) { return static_cast<double>(n); }
 
-// Counts in elements, except where names say bytes.
+// Counts the tensors of one pass, in elements unless a name ends in bytes.
 class PassCount {
  public:
   PassCount(const LayerCase& c, Flow flow, AttentionKept attention)
@@ -604,7 +611,7 @@ class PassCount {
   double gemms() const { return gemms_of(l_.ffn); }
   bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
 
-  // These count tokens: of the MP group; of which the rank has input and output; that the rank gates.
+  // Numbers of tokens: those of the MP group; those whose input and output the rank has; those that the rank gates.
   double all() const { return real(mp_tokens(c_)); }
   double held() const { return all() / (traits_.holds == Tokens::own ? p_.mp : 1); }
   double gated() const {
@@ -612,7 +619,7 @@ class PassCount {
     return all() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
   }
   bool scattered() const { return held() < all(); }
-  // These count the tokens whose gathered rows, and whose normed rows, are kept.
+  // Numbers of tokens whose gathered rows, or normed rows, are kept.
   double gathered_kept() const { return rules_.gathers_again ? 0 : all(); }
   double normed_kept() const { return rules_.gathers_again ? held() : all(); }
   bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
@@ -625,17 +632,17 @@ class PassCount {
     const int keys = p_.ring_blocks() > 0 ? 1 : p_.cp;
     return all() * real(columns.query + columns.mixed + keys * (columns.key + columns.value));
   }
-  // In a ring: other ranks' blocks of keys and values, at most two at a time.
+  // Other ranks' blocks of keys and values in a ring, at most two at a time.
   double received_keys() const {
     const HeadColumns columns = most_columns(c_);
     return p_.ring_blocks() > 0 ? std::min(2, p_.cp - 1) * all() * real(columns.key + columns.value) : 0;
   }
-  // In a ring's backward: gradients of two blocks, to be sent.
+  // Gradients that a ring's backward sends, of two blocks.
   double sent_gradients() const {
     const HeadColumns columns = most_columns(c_);
     return p_.ring_blocks() > 0 ? 2 * all() * real(columns.key + columns.value) : 0;
   }
-  // In a ring: a number for each token and head by which the backward repeats the softmax, or the gradient's sum.
+  // In a ring: for each token and head, the softmax's denominator for the backward, or the gradient's sum.
   double ring_sums() const { return p_.ring_blocks() > 0 ? w_ratio() * all() * real(most_heads(c_).query) : 0; }
   // Gradients of keys and values, to which later parts add theirs.
   double keys_gradients() const {
@@ -649,7 +656,7 @@ class PassCount {
   }
   // Latents of latent attention, normed or not, or their gradients.
   double latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
-  // Attention's input, gathered and normed; its projections; the softmax of the scores; the hidden state.
+  // What attention keeps: its input, gathered and normed; its projections; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && !rules_.fused_attention && !p_.recomputes_scores();
     const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
@@ -658,7 +665,8 @@ class PassCount {
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
            2 * latents() + keys_gradients() + scores + ring_sums();
   }
-  // This rank's part of a sum over MP, or the gradient of gathered rows; gradients of the hidden state and projections.
+  // Attention's temporary tensors: this rank's part of a sum over MP, or the gradient of gathered rows; gradients of
+  // the hidden state and of the projections.
   double attention_meanwhile() const {
     const double tokens = all() + (scattered() ? held() : 0);
     return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents() +
@@ -677,7 +685,7 @@ class PassCount {
     return rows * (most + most / real(kFp8Block) * real(sizeof(float)));
   }
 
-  // A dense layer's feed-forward: its input, gathered and normed; the rows between its GEMMs.
+  // What a dense layer's feed-forward keeps: its input, gathered and normed; the rows between its GEMMs.
   double feed_forward_kept() const {
     const double input = (scattered() ? gathered_kept() : 0) + (l_.norm != Norm::none ? normed_kept() : 0);
     return m() * input + inside(all(), l_.shared_hidden, p_.mp);
@@ -686,7 +694,7 @@ class PassCount {
     return m() * (scattered() ? 2 * all() : 0) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
   }
 
-  // The gate's input, gathered and normed; the MoE part's sum if a norm follows it.
+  // What the MoE part keeps of tokens: the gate's input, gathered and normed; its residual sum if a norm follows it.
   double tokens_kept(bool attends) const {
     double tokens = l_.norm != Norm::none || !attends ? gated() : 0;
     if (attends && gathers_gated()) tokens += gated();
@@ -698,7 +706,8 @@ class PassCount {
   }
 
   double t_rank() const { return planned_rows(c_); }
-  // These count rows: of one group of tokens, for all experts; that this rank sends; that its experts compute.
+  // Numbers of rows: those of one group of tokens for all experts; groups; rows that this rank sends; rows that its
+  // experts compute.
   double of_group() const { return t_rank() * real(l_.experts); }
   double groups() const { return gated() / (all() / p_.mp); }
   double sent() const { return of_group() * (traits_.sends_all_groups() ? groups() : 1); }
@@ -709,27 +718,28 @@ class PassCount {
     return traits_.through_peer() ? p_.esp > 1 : p_.ep > 1;
   }
 
-  // The experts' input and the rows between their GEMMs; the returned rows, for the gate's gradient.
+  // What the experts keep: their input and the rows between their GEMMs; the returned rows, for the gate's gradient.
   double rows_kept() const {
     double back = gathered_home() > 0 ? gathered_home() : sent();
     if (rules_.weighs_before_combine) back = 0;
     return m() * (computed() + back) + inside(computed(), l_.hidden, p_.esp);
   }
-  // Rows in transit, at each station; an expert task's input and output; gradients between the GEMMs.
+  // Temporary tensors of rows: rows in transit after each exchange; an expert task's input and output; gradients
+  // between the GEMMs.
   double rows_meanwhile() const {
-    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA's may be laid out
+    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA may copy rows
     if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
     if (traits_.through_peer() && p_.ep > 1) stations += sent();
     if (moved()) stations += computed();
     return m() * (stations + 2 * computed()) + inside_meanwhile(computed(), l_.hidden, p_.esp);
   }
-  // Both sides of one exchange, if rows are sent in another type.
+  // Send and receive buffers of one exchange, if rows are sent in another type than the layer's.
   double wire_bytes() const {
     const DType wire = wire_type(l_);
     return wire == l_.dtype ? 0 : 2 * bytes_of(wire) * m() * std::max(sent(), moved() ? computed() : 0);
   }
 
-  // The shared expert: its input, if gathered from MP ranks; the rows between its GEMMs.
+  // What the shared expert keeps: its input, if gathered from MP ranks; the rows between its GEMMs.
   bool gathers_shared() const { return p_.mp > 1 && traits_.gates == Tokens::own; }
   double shared_kept() const {
     if (l_.shared_hidden == 0) return 0;
@@ -744,8 +754,8 @@ class PassCount {
   // A token of a mixing gate (softmoe) has a score for each of its choices.
   bool mixes() const { return gate_of(l_).choices == Choices::rows; }
   double choices() const { return real(choices_of(c_)); }
-  // Scores are in float32 for 16-bit layers, which also convert the gate's input. Each pass has its own spread and
-  // noise, or probabilities, or weights and fill. Fill has a gradient.
+  // Scores of 16-bit layers are in float32, and the gate's input is converted to it. Each pass keeps the gate's own
+  // tensors: spread and noise, probabilities, or weights and fill (which has a gradient).
   double gate_scores() const {
     return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
   }
@@ -753,9 +763,9 @@ class PassCount {
     const DType sums = sums_type(l_.dtype);
     return (mixes() ? 2 : 1) * gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
   }
-  // GShard's order multiplies by a mask of a group's tokens and an expert's rows.
+  // GShard's order multiplies by a mask, one element for each token of a group and row of an expert.
   double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
-  // Blocks that 1dh and 2dh reorder, if an EP group has several nodes and several ranks on each.
+  // Buffers in which 1dh and 2dh reorder blocks, if an EP group has several nodes and several ranks on each.
   double dispatcher_blocks() const {
     const int on_node = std::min(p_.ep, p_.ep_inside ? p_.ranks_per_node : std::max(1, p_.ranks_per_node / p_.esp));
     if (on_node == 1 || on_node == p_.ep || traits_.fused()) return 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Bytes that one rank needs to train a layer or a model: the rank with the most. A model's layers have the same shape,
-// except for dense ones between them (dense_layers.h).
+// Estimates the bytes that the rank with the most memory needs to train a layer or a model. A model's MoE layers have
+// the same shape; dense layers may lie between them (dense_layers.h).
 //
 // Notation of the sources: b, s, h, a, k, l = samples of a micro-batch, tokens per sample, model dim, heads, experts
 // per token, layers; p, t, e, d = sizes of PP, tensor parallelism (MP in the dense part, ESP in the experts), EP, DP.
@@ -38,7 +38,7 @@ struct MemoryRules {
 };
 const MemoryRules& memory_rules(Trainer trainer);
 
-/// How activations are counted.
+/// The formula for the bytes of activations.
 ///   printed    MoNTA, Table 4, row PP+TP+EP+SP as printed: b s h l ((13 + 21 k / e) / t + 5 a s / h), all l layers on
 ///              the rank, elements of two bytes.
 ///   corrected  the same with three repairs. The attention scores 5 a s / h are divided by t, since heads are sharded
@@ -51,41 +51,41 @@ const MemoryRules& memory_rules(Trainer trainer);
 ///              if the EP ranks share their tokens: if each has its own, as in MoNTA's own runs, e times as
 ///              many arrive. Only `counted` includes a shared expert's activations. Recompute::full keeps the outputs
 ///              of all layers and the activations of one layer of each kind, or of more if a plan's order needs them.
-/// A dense layer has 10 w + 1 over t instead of the experts' k (10 w + 1) / e; `counted` has the feed-forward's input,
-/// gathered and normed, and the rows between its GEMMs.
+/// For a dense layer, printed and corrected replace the experts' k (10 w + 1) / e by 10 w + 1, divided by t; `counted`
+/// has the feed-forward's input, gathered and normed, and the rows between its GEMMs.
 enum class ActivationModel : uint8_t { printed, corrected, counted };
 std::string_view name_of(ActivationModel model);
 
-/// Numbers of sets of a stage's temporary tensors that exist at the same time.
+/// Numbers of sets of temporary tensors that a stage has at the same time, by the part of a layer that uses them.
 struct PartSlots {
   int dense = 1, moe = 1, input_sums = 1, output_gradients = 1;
 };
 
-/// Numbers of sets of activations, of a layer and a micro-batch, and of layer outputs, except those of a chunk's last
-/// layer, that a stage keeps at the same time.
+/// Numbers of sets that a stage keeps at the same time. A set of activations is that of one layer and micro-batch.
+/// Outputs are those of layers, except the last layer of each chunk.
 struct StageSlots {
-  int kept = 0, kept_dense = 0;  // all layers; the dense ones among them
+  int kept = 0, kept_dense = 0;  // sets of activations of all layers; of dense layers
   int outputs = 0, outputs_dense = 0;
   PartSlots parts = {};
 };
 
 struct MemoryRequest {
-  LayerCase shape;         // of an MoE layer; batch: samples of one micro-batch
+  LayerCase shape;         // case of an MoE layer; its batch: samples of one micro-batch
   int layers = 1;          // layers of the model, over all stages
-  DenseLayers dense = {};  // dense ones among the layers
+  DenseLayers dense = {};  // the dense layers among them
   int micro_batches = 1;   // m
   PipelineOrder order = PipelineOrder::gpipe;
   int virtual_stages = 1;  // chunks of layers per stage
   Flow flow = Flow::sharded;
-  std::vector<StageSlots> slots = {};  // by stage; empty: from `order`, one set of each part
+  std::vector<StageSlots> slots = {};  // for each stage; empty: derived from `order`
   ActivationModel activations = ActivationModel::counted;
-  bool dense_part = true;  // false: only the MoE layer, gate and experts
-  bool scores = true;      // false: the device's attention keeps none, even without recomputation (keeps_scores)
+  bool dense_part = true;  // false: count only the MoE layer, gate and experts
+  bool scores = true;      // false: the device's attention never keeps scores (keeps_scores)
   int64_t vocabulary = 0;  // size of the embedding and the output projection, sharded over MP; 0: neither is counted
-  /// As models run: all micro-batches keep a stage's inputs and outputs, and the logits and rows of a model's ends;
-  /// otherwise only one micro-batch does.
+  /// True as in models that moetune runs: all micro-batches keep a stage's inputs and outputs, and the logits and rows
+  /// of a model's ends. False: only one micro-batch does.
   bool keeps_ends = false;
-  bool tied_embedding = false;  // the output projection is the embedding; with pipeline stages, each end has a copy
+  bool tied_embedding = false;  // the output projection is the embedding; first and last stage have a copy each
   StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };
 
@@ -95,10 +95,10 @@ struct MemoryEstimate {
   double gradients = 0;    // in the layer's dtype, or by the trainer's rules
   double optimizer = 0;    // Adam; 16-bit dtypes: 12 per parameter (float32 master copy, two moments: MoNTA, Table
                            // 3); others: two moments of their own width. So 16 per parameter in total up to float32.
-  double activations = 0;  // kept for the backward
-  double buffers = 0;      // all other bytes, which passes share except for the stage's inputs and outputs
-  int stage = 0;           // the rank's stage
-  double host = 0;         // of the host's memory, not in the total: offloaded weights, gradients and optimizer states
+  double activations = 0;  // tensors kept for the backward
+  double buffers = 0;      // all other tensors; passes share them, except for the stage's inputs and outputs
+  int stage = 0;           // pipeline stage of the rank
+  double host = 0;         // in the host's memory, not in total(): offloaded weights, gradients and optimizer states
   double total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
@@ -109,47 +109,47 @@ struct RankParameters {
 };
 RankParameters rank_parameters(const MemoryRequest& request);
 
-/// Returns the largest number of MemoryRequest::micro_batches that a stage holds at the same time. With virtual stages,
-/// a micro-batch that only some of the stage's chunks hold counts as that fraction.
+/// Returns the largest number of micro-batches whose activations a stage holds at the same time. With virtual stages, a
+/// micro-batch that only some of the stage's chunks hold counts as that fraction.
 double micro_batches_in_flight(const MemoryRequest& request, int stage);
 
-/// Estimates a rank of the stage that needs the most (the first of several): weights, gradients and optimizer by MoNTA,
-/// Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations by `request.activations`. Buffers are the
-/// temporary tensors of a phase's parts; a stage's inputs, outputs and their gradients; the tensors that every pass has
-/// of its own; and the gathered weights, under ZeRO 1 and 2 those of a layer that are gathered at once, under ZeRO 3
-/// all of one layer. If experts are offloaded, those of the layers in the window count, without an optimizer's states.
+/// Estimates a rank of the stage that needs the most memory (the first such stage). Weights, gradients and optimizer
+/// follow MoNTA, Table 3 (16 P1 / (p t), 16 P2 / (p t e), and its ZeRO rows); activations follow `request.activations`.
+/// Buffers are the temporary tensors of a layer's parts; a stage's inputs, outputs and their gradients; tensors that
+/// each pass has for itself; and gathered weights: under ZeRO 1 and 2 the weights of a layer that are gathered
+/// together, under ZeRO 3 all of one layer. Offloaded experts count only with the weights of the layers in the window.
 /// Fragmentation, library workspaces and a framework's own memory are excluded; a dropless layer is counted with
 /// balanced routing. Throws BadInput for counts below 1 and an unknown ZeRO stage, Unsupported as check_offload does.
 MemoryEstimate estimate_memory(const MemoryRequest& request);
 /// Estimates a rank of the given stage in the same way.
 MemoryEstimate estimate_stage(const MemoryRequest& request, int stage);
 
-/// Estimates one layer on each pipeline stage, with one micro-batch and without ZeRO: the memory that is shown with a
-/// layer's plan.
+/// Estimates a model with one layer per pipeline stage, with one micro-batch and without ZeRO. Layer plans are shown
+/// with this estimate.
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded, bool scores = true);
 
-/// Returns the request for a plan, including its packed experts; it keeps as many sets as the plan has memory slots.
+/// Returns the request for a plan, including its packed experts, with as many sets of tensors as the plan has memory
+/// slots.
 MemoryRequest memory_request(const Plan& plan);
 
-/// Returns none if the estimate fits, else "does not fit: needs 31.20 GiB, a rank has 11.00 GiB".
+/// Returns the refusal "does not fit: needs 31.20 GiB, a rank has 11.00 GiB"; empty if the estimate fits.
 std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_bytes);
 
-// How long the tensors of a layer's pass over a micro-batch are needed, and which passes can share the same
-// memory.
+// The lifetimes of the tensors of a layer's pass over a micro-batch, and the memory slots that passes share.
 //
-// Idea: two passes share memory if every task that uses it in one pass is ordered before every task that uses it in the
-// other. Dependencies and lanes give this order (Ancestors), so no timing can break it; being issued first is not
-// enough.
+// Idea: two passes may share memory if every task that uses it in one pass is ordered before every task that uses it in
+// the other. The order must follow from dependencies and lanes (Ancestors), so that it holds for any timing; the issue
+// order is not enough.
 
-/// How long a tensor is needed. The dense part is all tasks except those of rows, of the shared expert and i_order; the
-/// MoE part is all except attention and its collectives: gate, order and a dense layer's feed-forward are in both. A
-/// backward's sum over MP after its attention is in neither, and reads nothing that is kept. A forward's AllGather of
-/// its input is not in the dense part.
-/// A layer that repeats its forward for its backward needs kept tensors and those of the forward's parts twice: in the
-/// first forward, and from the repeated one on.
+/// How long a tensor is needed. The dense part has all tasks except those of rows, of the shared expert and i_order.
+/// The MoE part has all tasks except attention and its collectives; so gate, order and a dense layer's feed-forward are
+/// in both. Two tasks are in neither: a backward's sum over MP after its attention, which reads no kept tensor, and a
+/// forward's AllGather of its input, which is not in the dense part.
+/// A layer that repeats its forward needs kept tensors and the forward's temporary tensors twice: in the first forward,
+/// and from the start of the repeated one.
 enum class Lifetime : uint8_t {
   kept,            // from a forward to the end of its backward
-  output,          // the same, even if the forward is repeated: the next layer's input
+  output,          // as kept, but not released before a repeated forward: the next layer's input
   dense_forward,   // during a forward's dense part
   dense_backward,  // during a backward's dense part
   moe_forward,     // during a forward's MoE part
@@ -159,10 +159,10 @@ enum class Lifetime : uint8_t {
 };
 inline constexpr int kLifetimes = 8;
 
-/// Memory that passes use one after the other. Dense parts of forwards and backwards share slots, and so do MoE parts.
-/// A slot of kept tensors or outputs is either of MoE layers or of dense layers.
+/// Memory that passes use one after the other. The dense parts of forwards and backwards share slots, and so do their
+/// MoE parts. A slot for kept tensors or outputs belongs either to MoE layers or to dense layers.
 struct MemorySlot {
-  Lifetime lifetime = Lifetime::kept;  // for a part of both phases: the forward's
+  Lifetime lifetime = Lifetime::kept;  // for slots that both phases share: the forward's lifetime
   int stage = 0;
   bool dense_layers = false;  // for Lifetime::kept and output
   auto operator<=>(const MemorySlot&) const = default;
@@ -171,38 +171,38 @@ struct MemorySlot {
 struct MemorySlots {
   int micro_batches = 0;
   std::vector<MemorySlot> slots;
-  using OfPass = EnumArray<Lifetime, int, kLifetimes>;  // by lifetime, the slot; -1: own memory
-  std::vector<OfPass> held;                             // by layer, then micro-batch
+  using OfPass = EnumArray<Lifetime, int, kLifetimes>;  // for each lifetime, an index into `slots`; -1: not shared
+  std::vector<OfPass> held;  // for each layer and micro-batch, the micro-batch varies fastest
 
-  /// Returns whether every pass has only memory of its own.
+  /// Returns whether no pass shares memory.
   bool none() const { return slots.empty(); }
   const OfPass& of(int layer, int micro_batch) const { return held[layer * micro_batches + micro_batch]; }
   bool operator==(const MemorySlots& other) const { return held == other.held; }
 };
 
-/// Assigns each pass, in the order in which passes begin, a free slot for each lifetime. The output of a chunk of a
-/// stage's layers, and its gradient, get no slot, because they belong to that chunk's end.
+/// Assigns each pass, in the order in which passes begin, a free slot for each lifetime. The output of a chunk's last
+/// layer and its gradient get no slot, because they are the stage's outputs.
 MemorySlots memory_slots(const Plan& plan);
 
 // Counts the bytes of one layer's pass over a micro-batch on the rank with the most, tensor by tensor, as MoeLayer
 // allocates them.
 
-/// Bytes by how long they are needed. Both phases' parts use the same memory.
+/// Bytes of one pass by lifetime. Forward and backward use the same temporary memory.
 struct PassBytes {
   double kept = 0;            // tensors that the backward reads
   double dense = 0, moe = 0;  // temporary tensors of a phase's dense part, and of its MoE part or feed-forward
-  double input_sum = 0;       // until MP ranks sum their parts of the input's gradient
+  double input_sum = 0;       // this rank's part of the input's gradient, until MP ranks sum their parts
   double output = 0;          // the layer's output; its gradient has the same size
-  double apart = 0;           // tensors that each pass has of its own all the time
+  double apart = 0;           // tensors that no two passes share
 };
 
-/// Whether attention and its scores exist. Without attention, all of the dense part except the gate is left out; the
-/// CPU's attention keeps no scores, even without recomputation (attention_heads.h).
+/// Whether attention is counted, and whether it keeps scores. Without attention, only the gate of the dense part is
+/// counted. The CPU's attention never keeps scores (attention_heads.h).
 struct AttentionKept {
   bool attends = true, scores = true;
 };
 
-/// Counts an MoE layer, or a dense one, with balanced routing.
+/// Returns the bytes of one pass of an MoE or dense layer, with balanced routing.
 PassBytes pass_bytes(const LayerCase& shape, Flow flow, AttentionKept attention = {});
 
 }  // namespace moe

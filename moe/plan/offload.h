@@ -1,6 +1,7 @@
 #pragma once
 // Offloaded experts (Offload::experts): the weights and optimizer states of a stage's experts are in the host's memory.
-// The device has a window of kWindowLayers layers' weights, so that the next pass's weights arrive during a pass.
+// The device has a window with the weights of kWindowLayers layers, so the weights for the next pass arrive while a
+// pass computes.
 #include <algorithm>
 #include <array>
 
@@ -9,16 +10,16 @@
 
 namespace moe {
 
-/// The layers whose experts a stage's device has, by place in the window. Passes of MoE layers take their places in the
-/// order in which the stage runs them.
+/// The layer in each place of a stage's window. Call begin() for the passes of MoE layers in the order in which the
+/// stage runs them.
 class ExpertWindow {
  public:
   struct Use {
     int place = 0;
-    bool fetches = false;  // the window did not have the layer's weights
+    bool fetches = false;  // true: the weights must be fetched to `place` first
   };
-  /// Begins a pass of `layer`: its weights are in the window already, or replace those of the other place than the last
-  /// pass's.
+  /// Begins a pass of `layer`. If its weights are not in the window, they replace those in the place that the last pass
+  /// did not use.
   Use begin(int layer) {
     const auto found = std::ranges::find(layers_, layer);
     const bool fetches = found == layers_.end();
@@ -34,11 +35,11 @@ class ExpertWindow {
   static constexpr int kNoLayer = -2;  // no layer and no end of a model has this number
 };
 
-/// Returns the number of fetches of an iteration on a stage.
+/// Returns the number of times that a stage fetches a layer's weights in an iteration.
 int fetches_of_stage(PipelineOrder order, int micro_batches, const StageSplit& split, int stage,
                      const DenseLayers& dense);
 
-/// Returns the weights that the optimizer steps on the device: without those of offloaded experts.
+/// Returns the weights that the optimizer updates on the device: all except those of offloaded experts.
 StepWeights device_weights(const LayerCase& shape, StepWeights weights);
 
 }  // namespace moe

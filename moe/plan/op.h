@@ -7,9 +7,8 @@
 
 namespace moe {
 
-/// An operation. Volumes are as in FSMoE, including the part that a rank sends to itself: for an alltoall, the bytes
-/// that a rank sends; for an allgather, the gathered bytes; for a reducescatter, the input bytes; for an allreduce, the
-/// buffer; for a sendrecv, the message.
+/// An operation. Its volume, as in FSMoE, includes what a rank sends to itself. alltoall: the bytes that a rank sends;
+/// allgather: the gathered bytes; reducescatter: the input bytes; allreduce: the buffer; sendrecv: the message.
 enum class Op : uint8_t {
   none,
   alltoall,
@@ -28,7 +27,7 @@ enum class Op : uint8_t {
   task
 };
 
-/// The table of a cluster profile that contains an op's rows.
+/// The table of a cluster profile with the prices of an op.
 enum class OpTable : uint8_t { none, comm, compute, module, task };
 
 struct OpFacts {
@@ -36,22 +35,22 @@ struct OpFacts {
   OpTable table = OpTable::none;
   bool collective = false;  // all ranks of a group take part in the same way
   bool sums = false;        // sums elements; the other ops move bytes unchanged
-  int wire_passes = 0;      // how often a collective's volume, without a rank's own share, passes the rank's link
+  int wire_passes = 0;  // times that a collective's volume, without the rank's own share, passes over the rank's link
 };
 const OpFacts& facts_of(Op op);
 
-/// Returns whether the op moves bytes of one rank; a row of it has no element type.
+/// Returns whether the op moves bytes inside one rank. Its rows in a profile have no element type.
 constexpr bool copies(Op op) { return op == Op::copy || op == Op::host_copy; }
 
 std::string_view name_of(Op op);
-/// Returns the op of that name; none if there is no such op.
+/// Returns the op of that name; empty if no op has it.
 std::optional<Op> find_op(std::string_view name);
 /// Returns the names of a table's ops, in the order of the enum.
 std::vector<std::string_view> names_of(OpTable table);
 std::vector<Op> collectives();
 
-/// Returns the bytes that a rank's link carries per byte of a collective's volume: the bus bandwidth of nccl-tests over
-/// its algorithm bandwidth.
+/// Returns the number of bytes on a rank's link per byte of a collective's volume: the ratio of bus bandwidth to
+/// algorithm bandwidth in nccl-tests.
 double wire_share(Op op, int ranks);
 
 }  // namespace moe

@@ -13,21 +13,21 @@ constexpr EnumArray<PipelineOrder, Named<PipelineOrder>, 2> kOrders{
     {{{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}}};
 static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
-// Returns the micro-batch of the n-th backward and, conversely, the position of micro-batch n's backward. The parts of
-// a sample run their backwards in reverse order.
+// Returns the micro-batch of the n-th backward. The parts of a sample run their backwards in reverse order. The
+// function is its own inverse: it also returns the position of micro-batch n's backward.
 int nth_backward_part(const StageSplit& split, int n) {
   return n / split.parts * split.parts + split.parts - 1 - n % split.parts;
 }
 
-// Returns the stage's chunk and the micro-batch of its n-th forward; backwards run the chunks in reverse
-// order.
+// Returns the stage's chunk and the micro-batch of a stage's n-th pass in a phase. For backwards, the chunk is counted
+// from the last.
 std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
   if (split.virtual_stages == 1) return {0, phase == Phase::forward ? n : nth_backward_part(split, n)};
   return {n % split.chunks() / split.stages, n / split.chunks() * split.stages + n % split.stages};
 }
 
-// Returns the first layer of a stage of one chunk, of a split that has its own ends; for the stage after the last one,
-// the number of layers.
+// Returns the first layer of a stage if there is one chunk per stage and first or last stage have their own number of
+// layers (has_own_ends). For the stage after the last one, returns the number of layers.
 int first_layer_of(const StageSplit& split, int stage) {
   if (stage == 0) return 0;
   if (stage == split.stages) return split.layers;
@@ -37,7 +37,7 @@ int first_layer_of(const StageSplit& split, int stage) {
   return split.first_layers + static_cast<int>(chunk_rows(others.layers, others.stages, earlier).begin);
 }
 
-// Refuses numbers of layers of the first and the last stage that leave the others none, or leave layers to no stage.
+// Throws if first_layers and last_layers leave no layers for the other stages, or leave layers but no stage for them.
 void check_ends(const StageSplit& split) {
   const int first = split.first_layers, last = split.last_layers, stages = split.stages;
   if (first == 0 && last == 0) return;
@@ -174,7 +174,7 @@ std::vector<PipelineStep> pipeline_steps(PipelineOrder order, int micro_batches,
   for (int stage = 0; stage < split.stages; ++stage)
     steps.push_back(steps_of_stage(order, micro_batches, split, stage));
   std::vector<size_t> next(steps.size());
-  std::vector<EnumArray<Phase, int, 2>> ended(split.chunks(), {0, 0});  // number of forwards and backwards that ended
+  std::vector<EnumArray<Phase, int, 2>> ended(split.chunks(), {0, 0});  // by chunk: forwards and backwards that ended
   const auto ready = [&](const PipelineStep& step) {
     const size_t c = static_cast<size_t>(step.chunk);
     if (step.phase == Phase::forward) return c == 0 || ended[c - 1][0] > step.micro_batch;

@@ -56,7 +56,7 @@ void hash_field(Hash& hash, const Value& value) {
     hash.add(name_of(value));
   else if constexpr (std::same_as<Value, std::string>)
     hash.add(std::string_view(value));
-  else if constexpr (!std::same_as<Value, bool>)  // switches are hashed elsewhere, or only by their mark
+  else if constexpr (!std::same_as<Value, bool>)  // bools are hashed elsewhere, or only by their mark
     hash.add(value);
 }
 
@@ -177,7 +177,7 @@ uint64_t Plan::hash() const {
   return hash.value();
 }
 
-// Counts the bytes or FLOPs of each task on a rank, in each flow.
+// The work of tasks: bytes or FLOPs on a rank, for each flow.
 
 namespace {
 
@@ -201,8 +201,8 @@ int weight_gemms(const LayerCase& c) {
       std::ranges::count_if(projections(c.layer, most_heads(c)), [](const Projection& p) { return p.in > 0; }));
 }
 
-// Returns the work of attention in a ring: queries, keys and values; heads with one block; the output's projection,
-// whose backward may have halves.
+// Returns the work of a task of attention in a ring: the projections, the heads with one block, or the output's
+// projection, whose backward may be two halves.
 Work ring_work(TaskKind kind, Phase phase, const LayerCase& c) {
   const int passes = phase == Phase::backward ? 2 : 1, halves = is_half(kind) ? 1 : passes;
   const double scores = scores_flops(c), out = out_flops(c);
@@ -212,12 +212,12 @@ Work ring_work(TaskKind kind, Phase phase, const LayerCase& c) {
   return attention_of(halves * out, halves);
 }
 
-// Returns the work of attention without the keys and values that context parallelism computes separately.
+// Returns the work of attention, excluding keys and values if context parallelism makes them a task of their own.
 Work attention_work(TaskKind kind, Phase phase, const LayerCase& c) {
   if (c.parallel.ring_blocks() > 0) return ring_work(kind, phase, c);
   const int passes = phase == Phase::backward ? 2 : 1, apart_gemms = c.parallel.cp > 1 ? kKeysValuesGemms : 0;
   const double apart = c.parallel.cp > 1 ? keys_values_flops(c) : 0, all = attention_flops(c), scores = scores_flops(c);
-  const int weights = weight_gemms(c), gemms = weights + kScoresGemms;  // of a forward
+  const int weights = weight_gemms(c), gemms = weights + kScoresGemms;  // GEMMs of a forward
   if (kind == TaskKind::keys_values) return attention_of(passes * apart, passes * apart_gemms);
   if (kind == TaskKind::attention_dx) return attention_of(all + scores - apart, 2 * gemms - weights - apart_gemms);
   if (kind == TaskKind::attention_dw) return attention_of(all - scores - apart, weights - apart_gemms);
@@ -231,8 +231,8 @@ double gated_tokens(const LayerCase& c, Flow flow) {
   return gates == Tokens::esp_groups ? tokens * c.parallel.esp : tokens;
 }
 
-// Returns the number of whole groups of rows that order (i-order) writes or reads. If the split comes after the gate,
-// only the returning rows are those of all MP ranks.
+// Returns the number of groups of rows that order writes and i-order reads. If tokens are split over MP after the gate,
+// this rank sends only one group, while the returning rows are those of all MP ranks.
 double ordered_groups(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   const bool out = (kind == TaskKind::order) == (phase == Phase::forward);
   if (out && traits_of(flow).gathers_rows()) return 1;
@@ -269,7 +269,7 @@ Work dense_computation(TaskKind kind, Phase phase, const LayerCase& c, Flow flow
       const double dim = static_cast<double>(c.layer.model_dim * c.layer.experts);
       return {op, GroupKind::none, 0, passes * kFlopsPerMac * gated_tokens(c, flow) * dim, passes};
     }
-    case TaskPart::offload:  // an expert has as many bytes of gradients as of weights
+    case TaskPart::offload:  // an expert's gradients have as many bytes as its weights
       return {op, GroupKind::none, static_cast<double>(expert_gradient_bytes(c)), 0, 0};
     case TaskPart::permute:
       return {op, GroupKind::none,
@@ -291,7 +291,7 @@ double dense_bytes(TaskKind kind, const LayerCase& c, Flow flow) {
       return mp_bytes(c) * c.parallel.esp;
     case TaskPart::weights:
       return static_cast<double>(kind == TaskKind::expert_weights ? expert_gradient_bytes(c) : gradient_bytes(c));
-    case TaskPart::stages:  // priced as the sender's; the receiver only waits
+    case TaskPart::stages:  // the send has the price; the receiver only waits
       if (kind == TaskKind::recv) return 0;
       return mp_bytes(c) / (traits_of(flow).holds == Tokens::own ? c.parallel.mp : 1);
     default:
@@ -305,7 +305,8 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   return {op_of(kind), group, dense_bytes(kind, c, flow), 0, 0};
 }
 
-// If the weights of a model's ends are not given, they follow from the gradients that the plan counts for them.
+// Returns the weights of a layer or end. If the plan has no weights for its ends, they are derived from the ends'
+// gradients.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
   if (!plan.ends.none()) return layer < 0 ? plan.ends.embedding : plan.ends.head;
@@ -320,7 +321,7 @@ double end_bytes(const Plan& plan, const LayerCases& cases, int layer) {
   return static_cast<double>((weights.dense + weights.alike) * bytes_of(plan.shape.layer.dtype));
 }
 
-// Reading a byte costs half of copying it.
+// Returns the bytes of the norm's squares. Reading a byte counts as half a copied byte.
 double squares_bytes(const Plan& plan, const LayerCases& cases, const std::vector<int>& layers) {
   const auto dense = std::ranges::count_if(layers, [&](int layer) { return plan.dense.has(layer); });
   const auto bytes = [](const LayerCase& c) {

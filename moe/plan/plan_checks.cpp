@@ -13,7 +13,8 @@
 namespace moe {
 namespace {
 
-// Returns tasks in an order that respects `edges`; tasks on a cycle, and those after it, are missing.
+// Returns the tasks in an order in which predecessors come first. Tasks on a cycle, and tasks after a cycle, are
+// missing.
 std::vector<int> topological(const Edges& edges) {
   const size_t n = edges.size();
   std::vector<int> waiting(n), order;
@@ -63,7 +64,7 @@ Edges check_ids(const Plan& plan) {
   Edges edges(tasks.size());
   for (int i = 0; i < n; ++i) {
     const Task& task = tasks[i];
-    if (task.id != i) broken(task, "stands at place {}", i);
+    if (task.id != i) broken(task, "is at index {} of the tasks, expected its id", i);
     if (task.lane < 0 || task.lane >= static_cast<int>(plan.structure->lanes.size()))
       broken(task, "lane {} does not exist", task.lane);
     if (queued[i] != 1) broken(task, "is queued {} times, expected once", queued[i]);
@@ -90,7 +91,7 @@ void check_order(const Plan& plan) {
     for (size_t i = 1; i < lane.queue.size(); ++i) {
       edges[lane.queue[i]].push_back(lane.queue[i - 1]);
     }
-  if (is_issued_in_order(edges)) return;  // no cycle is possible; otherwise the rule that is broken has a name
+  if (is_issued_in_order(edges)) return;  // no cycle is possible; otherwise find out which rule is broken
   require_all(plan, topological(check_ids(plan)), "waits for itself: its dependencies form a cycle");
   require_all(plan, topological(edges), "can never start: the lanes' orders deadlock");
   for (const Task& task : plan.tasks())
@@ -192,14 +193,14 @@ void check_plan(const Plan& plan) {
 
 namespace {
 
-// Returns where each gradient begins in the sequence of all gradient bytes.
+// Returns the offset of each gradient in the sequence of all gradient bytes, followed by the total.
 std::vector<int64_t> offsets_of(const Plan& plan) {
   std::vector<int64_t> offsets{0};
   for (const Gradient& gradient : plan.gradients) offsets.push_back(offsets.back() + gradient.bytes);
   return offsets;
 }
 
-// Returns the last forward task of each lane that has one.
+// Returns the last forward task of each lane, for the lanes that have one.
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
@@ -229,7 +230,7 @@ class Makers {
   }
 
  private:
-  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // and layer
+  using Kind = std::tuple<TaskKind, Phase, bool, int>;  // the last element is the layer
   static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.again, task.layer}; }
   std::map<Kind, std::vector<int>> by_kind_;
   std::vector<const std::vector<int>*> by_task_;
@@ -310,20 +311,21 @@ void check_gradients(const Plan& plan, const Ancestors& ancestors) {
   if (reached == offsets.back()) return;
   size_t g = 0;
   while (g + 1 < plan.gradients.size() && reached >= offsets[g + 1]) ++g;
-  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // none: neither sent nor made
+  const int named = sent.empty() ? plan.gradients[g].made_by : std::get<2>(sent.back());  // -1: no task
   const std::string task = named < 0 ? "" : plan.tasks()[named].name() + ": ";
   throw WrongResult(fmt::format("plan: {}{} of {} gradient bytes of layer {} are sent", task, reached - offsets[g],
                                 plan.gradients[g].bytes, plan.gradients[g].layer));
 }
 
-// If MP ranks have only the rows of their own tokens, they gather an end's input and scatter its sum; otherwise all of
-// them have all rows of both.
+// If MP ranks have only the rows of their own tokens, they gather an end's input and reduce-scatter its sum. Otherwise
+// every rank has all rows, and the sum is an AllReduce.
 void check_ends(const Plan& plan) {
   const bool apart = traits_of(plan.structure->flow).holds == Tokens::own;
   for (const Task& task : plan.tasks()) {
     const bool shares_out = task.kind == TaskKind::end_allgather || task.kind == TaskKind::end_reducescatter;
-    if (shares_out && !apart) broken(task, "gathers or shares out rows that every MP rank has");
-    if (task.kind == TaskKind::end_allreduce && apart) broken(task, "leaves rows that an MP rank does not have");
+    if (shares_out && !apart) broken(task, "gathers or scatters rows that every MP rank already has");
+    if (task.kind == TaskKind::end_allreduce && apart)
+      broken(task, "sums rows with an AllReduce, but each MP rank has only the rows of its own tokens");
   }
 }
 
@@ -341,7 +343,7 @@ void check_transfers(const Plan& plan) {
     if (task.kind != TaskKind::recv) continue;
     const std::vector<const Task*>& sends = sent[{task.phase, stage_of(task.layer)}];
     const size_t next = received[{task.phase, stage_of(task.layer)}]++;
-    if (next >= sends.size()) broken(task, "receives what nobody sends");
+    if (next >= sends.size()) broken(task, "receives a message that no task sends");
     if (sends[next]->micro_batch != task.micro_batch || receiver(*sends[next]) != task.layer)
       broken(task, "receives micro-batch {}, but {} is sent before it", task.micro_batch, sends[next]->name());
   }
@@ -351,11 +353,12 @@ namespace {
 
 Rows rows_of(const Plan& plan, const Access& access) { return chunk_rows(plan.rows, access.chunks, access.chunk); }
 
-// Checks that tasks before `task` write all rows that `read` reads. `writes`: those of all buffers, in order.
+// Checks that all rows that `read` reads are written by tasks ordered before `task`. `writes`: all writes of the plan,
+// sorted by buffer and rows.
 void check_read(const Plan& plan, const Ancestors& ancestors, const Task& task, const Access& read,
                 const std::vector<Write>& writes) {
   const auto found = std::ranges::equal_range(writes, BufferKey{read.buffer, read.pass()}, {}, &Write::buffer);
-  if (found.empty()) broken(task, "reads rows of {} that nobody writes", name_of(read.buffer));
+  if (found.empty()) broken(task, "reads rows of {} that no task writes", name_of(read.buffer));
   const Rows rows = rows_of(plan, read);
   int64_t covered = rows.begin;
   // Writes do not overlap, so sorting them by their beginnings sorts them by their ends too.
@@ -365,14 +368,14 @@ void check_read(const Plan& plan, const Ancestors& ancestors, const Task& task, 
       broken(task, "reads {} before {} wrote it", name_of(read.buffer), plan.tasks()[w->task].name());
     if (w->rows.begin <= covered) covered = std::max(covered, w->rows.end);
   }
-  if (covered < rows.end) broken(task, "reads rows of {} that nobody writes", name_of(read.buffer));
+  if (covered < rows.end) broken(task, "reads rows of {} that no task writes", name_of(read.buffer));
 }
 
 }  // namespace
 
 void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   std::vector<Write> writes;  // sorted by buffer, then by rows
-  std::set<PassKey> inside;   // passes of this plan; data of other passes, and the input, come from outside
+  std::set<PassKey> inside;   // passes of this plan; other data come from outside
   PassKey last{.layer = kEmbeddingLayer - 1};
   for (const Task& task : plan.tasks()) {
     if (task.pass() != last) inside.insert(last = task.pass());
@@ -388,7 +391,7 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
   for (const Task& task : plan.tasks())
     for (const Access& a : task.reads) {
       if (!inside.contains(a.pass())) continue;
-      const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // a model's embedding writes the first input
+      const bool from_outside = plan.vocabulary == 0 || a.layer > 0;  // an embedding writes layer 0's input
       if (a.buffer == Buffer::input && a.phase == Phase::forward && from_outside) continue;
       check_read(plan, ancestors, task, a, writes);
     }
@@ -399,7 +402,7 @@ void check_accesses(const Plan& plan, const Ancestors& ancestors) {
 
 namespace {
 
-// Returns whether a task is a stage that every row passes; an exchange over one rank is not a stage.
+// Returns whether all rows must pass tasks of this kind. Exchanges over a group of one rank have no tasks.
 bool is_stage(const Plan& plan, TaskKind kind) {
   const GroupKind group = group_of(plan.structure->flow, kind);
   return group == GroupKind::none || plan.groups[group].size > 1;
@@ -407,8 +410,8 @@ bool is_stage(const Plan& plan, TaskKind kind) {
 
 using StagesOfLayer = EnumArray<TaskKind, std::vector<const Task*>, kTaskKinds>;
 
-// A layer's backward has either whole experts or both halves, each over all rows, because a whole one would overwrite
-// what the first half leaves for the second. A forward has no halves.
+// A layer's backward has either whole expert tasks or both halves, each over all rows, because a whole task would
+// overwrite what the dx half leaves for the dw half. A forward has no halves.
 void check_halves(const Plan& plan, const StagesOfLayer& stages) {
   const auto& weights = stages[TaskKind::expert_dw];
   int64_t passed = 0;
@@ -416,7 +419,9 @@ void check_halves(const Plan& plan, const StagesOfLayer& stages) {
   for (const Task* task : stages[TaskKind::expert]) {
     const bool half = task->kind == TaskKind::expert_dx;
     if (half && task->phase == Phase::forward) broken(*task, "is half of a backward");
-    if (half != !weights.empty()) broken(*task, "stands beside {} tasks of kind expert_dw", weights.size());
+    if (half != !weights.empty())
+      broken(*task, "is in a backward with {} tasks of kind expert_dw, expected either whole tasks or both halves",
+             weights.size());
   }
   if (!weights.empty() && passed != plan.rows)
     broken(*weights.back(), "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(TaskKind::expert_dw));
@@ -456,8 +461,8 @@ void check_stage(const Plan& plan, const StagesOfLayer& stages, TaskKind kind) {
   broken(*named, "{} of {} rows pass this layer's {}", passed, plan.rows, name_of(kind));
 }
 
-// Checks the shared expert's reads. Its sum (on one MP rank, its own output) is added to the output by i_order, and to
-// the gradient of the tokens by the gate; its backward reads the input of its forward.
+// Checks the reads of the shared expert's tensors: i_order must read its sum (with one MP rank, its output) in a
+// forward, the gate in a backward, and its backward must read the input of its forward.
 void check_reads_of_shared(const Plan& plan) {
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   const auto reads = [](const Task& task, Buffer buffer, Phase phase) {
@@ -504,16 +509,16 @@ void check_shared(const Plan& plan) {
   if (expected > 0) check_reads_of_shared(plan);
 }
 
-// A layer's pass has attention. A dense layer also has one feed-forward, whose backward reads the input of its forward,
-// and nothing of the MoE part; an MoE layer has no feed-forward.
+// A pass of a dense layer has attention and one feed-forward, whose backward reads the input of its forward, and no
+// task of the MoE part. A pass of an MoE layer has no dense feed-forward.
 void check_dense(const Plan& plan) {
   if (plan.dense.hidden == 0 && std::ranges::none_of(plan.tasks(), is_ffn, &Task::kind)) return;
   std::map<PassKey, int> found;
   std::map<std::pair<int, int>, Buffer> inputs;  // by micro-batch and layer
   for (const Task& task : plan.tasks()) {
     const bool dense = plan.dense.has(task.layer);
-    if (dense && is_moe(task.kind)) broken(task, "belongs to an MoE part, which its layer has not");
-    if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, which its layer has not");
+    if (dense && is_moe(task.kind)) broken(task, "belongs to an MoE part, but its layer is dense");
+    if (!dense && is_ffn(task.kind)) broken(task, "belongs to a dense feed-forward, but its layer is an MoE layer");
     if (task.kind != TaskKind::ffn) continue;
     ++found[task.pass()];
     const std::pair layer{task.micro_batch, task.layer};
@@ -540,12 +545,12 @@ void check_parts(const Plan& plan, const Ancestors& ancestors) {
     other.micro_batch += forward ? -1 : 1;
     const auto before = attentions.find(other);
     if (before == attentions.end() || !ancestors.before(before->second, id))
-      broken(plan.tasks()[id], "does not wait for the attention of the part {} it", forward ? "before" : "behind");
+      broken(plan.tasks()[id], "does not wait for the attention of the {} part", forward ? "previous" : "next");
   }
 }
 
-// In a ring, the heads of each pass with attention take every block once, and every block but the last is sent on;
-// a backward also sends the gradients of every block.
+// In a ring, the heads of each pass with attention process every block once, and every block except the last is sent
+// on; a backward also sends the gradients of every block.
 void check_ring(const Plan& plan) {
   const int blocks = plan.shape.parallel.ring_blocks();
   std::map<PassKey, std::array<int, 3>> found;
@@ -571,9 +576,9 @@ void check_ring(const Plan& plan) {
   }
 }
 
-// A layer's backward has one attention or both its halves; a forward has no halves.
+// A layer's backward has either one attention task or both halves; a forward has no halves.
 void check_attention(const Plan& plan) {
-  std::map<PassKey, std::array<int, 3>> found;  // counts of the whole and of each half
+  std::map<PassKey, std::array<int, 3>> found;  // numbers of tasks: whole attention, dx half, dw half
   constexpr std::array kKinds{TaskKind::attention, TaskKind::attention_dx, TaskKind::attention_dw};
   for (const Task& task : plan.tasks())
     for (size_t k = 0; k < kKinds.size(); ++k) found[task.pass()][k] += task.kind == kKinds[k] ? 1 : 0;
@@ -588,7 +593,8 @@ void check_attention(const Plan& plan) {
   check_ring(plan);
 }
 
-// A backward must read from the repeated forward, because the memory of the first forward has been reused since.
+// A backward must read the results of the repeated forward, because other passes have reused the memory of the first
+// one.
 void check_again(const Plan& plan, const Ancestors& ancestors) {
   std::map<PassKey, std::multiset<std::tuple<TaskKind, int, int>>> tasks;
   std::map<PassKey, std::map<int, int>> last;  // by lane
@@ -606,12 +612,13 @@ void check_again(const Plan& plan, const Ancestors& ancestors) {
     if (task.phase == Phase::backward)
       for (const Access& a : task.reads)
         if (a.phase == Phase::forward && a.layer == task.layer && runs_again && !a.again)
-          broken(task, "reads {} of a forward that runs again, expected what it made last", name_of(a.buffer));
+          broken(task, "reads {} of the first forward, expected that of the repeated one", name_of(a.buffer));
     if (!task.again) continue;
-    if (task.phase != Phase::forward) broken(task, "runs again, which a forward alone does");
-    if (tasks[again] != tasks[first]) broken(task, "runs again, but not all that its forward ran, and no more");
+    if (task.phase != Phase::forward) broken(task, "is marked as repeated, expected only tasks of a forward");
+    if (tasks[again] != tasks[first])
+      broken(task, "is repeated, but the repeated forward does not have the same tasks as the first");
     for (const auto& [lane, id] : last[first])
-      if (!ancestors.before(id, task.id)) broken(task, "runs again before the end of {}", plan.tasks()[id].name());
+      if (!ancestors.before(id, task.id)) broken(task, "is repeated before the end of {}", plan.tasks()[id].name());
   }
 }
 
@@ -619,11 +626,11 @@ void check_again(const Plan& plan, const Ancestors& ancestors) {
 
 namespace {
 
-using Sent = std::pair<TaskKind, int>;  // kind of sum, and layer
+using Sent = std::pair<TaskKind, int>;  // kind of the summing task, and layer
 
 bool spans(const Plan& plan, GroupKind group) { return plan.groups[group].network != Network::none; }
 
-// Returns the gradient bytes to which several ranks contribute.
+// Returns the number of gradient bytes to which several ranks contribute, by kind of sum and layer.
 std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   std::map<Sent, int64_t> bytes;
   const LayerCase& c = plan.shape;
@@ -645,7 +652,8 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
   return bytes;
 }
 
-// Checks the sums' bytes; check_gradients checks that each byte of plan.gradients is sent once.
+// Checks that plan.gradients has as many bytes of each sum as the layers have; check_gradients checks that each of
+// these bytes is sent once.
 void check_sums(const Plan& plan) {
   std::map<Sent, int64_t> found;
   for (const Gradient& g : plan.gradients) found[{g.sent_by(), g.layer}] += g.bytes;
@@ -674,7 +682,7 @@ void check_passes(const Plan& plan) {
   require_equal(std::ssize(ends), 4 * int64_t{plan.micro_batches}, "plan: passes of embedding and head");
 }
 
-// Returns the tasks that sum a layer's or an end's gradients, by layer.
+// Returns, for each layer and end, the tasks that sum its gradients.
 std::map<int, std::vector<int>> sums_of(const Plan& plan) {
   std::map<int, std::vector<int>> sums;
   std::vector<int> sender(plan.slices.size(), -1);
@@ -730,11 +738,11 @@ class StepCheck {
     }
     for (int stage = 0; plan_.step.clips && stage < plan_.shape.parallel.pp; ++stage)
       require<WrongResult>(find(plan_, TaskKind::squares, stage) != nullptr,
-                           "plan: stage {}: nothing adds up the squares of its gradients", stage);
+                           "plan: stage {}: no task adds up the squares of its gradients", stage);
     for (int layer = kEmbeddingLayer; layer <= plan_.layers; ++layer) {
       const bool end = plan_.is_end(layer), is_there = !plan_.ends.none() || sums_.contains(layer);
       require<WrongResult>(stepped_.contains(layer) || (end && !is_there),
-                           "plan: layer {}: no optimizer's task steps it", layer);
+                           "plan: layer {}: no optimizer task updates it", layer);
     }
   }
 
@@ -759,19 +767,19 @@ class StepCheck {
     check_after(plan_, ancestors_, task, makers_[task.layer], "steps before the end of");
     if (const bool end = plan_.is_end(task.layer); end && sums_tied()) {
       const Task* tied = find(plan_, TaskKind::tied_gradient, stage_of(task));
-      if (tied == nullptr) broken(task, "steps a tied embedding that the other end's stage does not know");
+      if (tied == nullptr) broken(task, "steps a tied embedding without the sum over both end stages");
       check_after(plan_, ancestors_, task, {tied->id}, "steps before the end of");
     }
     if (!plan_.step.clips) return;
     const bool apart = spans(plan_, GroupKind::world);
     const Task* norm = find(plan_, apart ? TaskKind::norm : TaskKind::squares, stage_of(task));
-    if (norm == nullptr) broken(task, "clips by a norm that nobody computes");
+    if (norm == nullptr) broken(task, "clips by a norm that no task computes");
     check_after(plan_, ancestors_, task, {norm->id}, "clips before the end of");
   }
 
   bool sums_tied() const { return plan_.step.tied && !plan_.ends.none() && plan_.shape.parallel.pp > 1; }
 
-  // Checks the sum of a tied embedding: it follows all gradients of both ends and their own sums.
+  // Checks that the sum of a tied embedding follows all gradients of both ends and their sums.
   void check_tied(const Task& task) {
     for (const int end : {kEmbeddingLayer, plan_.layers}) {
       check_after(plan_, ancestors_, task, sums_[end], "begins before");
@@ -799,8 +807,9 @@ class StepCheck {
   const Plan& plan_;
   const Ancestors& ancestors_;
   std::map<int, std::vector<int>> sums_;
-  std::map<int, std::vector<int>> makers_, expert_makers_;  // by layer, the last tasks of backwards; those of experts
-  std::map<int, int> stepped_;                              // by layer, the optimizer's task
+  std::map<int, std::vector<int>> makers_,
+      expert_makers_;           // by layer: last tasks of backwards; those of experts
+  std::map<int, int> stepped_;  // for each layer, the optimizer's task
   std::set<std::pair<TaskKind, int>> gathered_;
 };
 
@@ -810,13 +819,13 @@ void check_step(const Plan& plan, const Ancestors& ancestors) {
   if (plan.step.planned) StepCheck(plan, ancestors).run();
 }
 
-// Checks offloaded experts: while tasks compute experts, the window has their layer's weights; every layer's gradients
-// go to the host once, when they are whole, and its experts are stepped there after that.
+// Checks offloaded experts: while a task computes experts, the window has their layer's weights; every layer's
+// gradients go to the host once, after all contributions; and the host's optimizer updates its experts after that.
 
 namespace {
 
-// Replays the fetches of a stage. A task that computes experts comes after the fetch of its layer, which no later fetch
-// to the same place may overwrite before the task has ended.
+// Replays the fetches of a stage. A task that computes experts must come after the fetch of its layer, and a later
+// fetch to the same place must come after that task.
 class WindowCheck {
  public:
   explicit WindowCheck(const Ancestors& ancestors) : ancestors_(ancestors) {}
@@ -825,7 +834,7 @@ class WindowCheck {
     if (task.chunks != kWindowLayers) broken(task, "fetches to a window of {} layers", task.chunks);
     Place& place = places_[task.chunk];
     if (place.fetch != nullptr && !ancestors_.before(place.fetch->id, task.id))
-      broken(task, "overwrites weights before {} brought them", place.fetch->name());
+      broken(task, "overwrites weights before the end of {}, which fetches them", place.fetch->name());
     for (const Task* reader : place.readers)
       if (!ancestors_.before(reader->id, task.id)) broken(task, "overwrites weights that {} reads", reader->name());
     place = {&task, {}};

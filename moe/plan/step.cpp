@@ -53,7 +53,7 @@ double optimizer_bytes(const LayerCase& c, const StepWeights& w, OptimizerKind o
   const double elements = static_cast<double>(w.dense + w.alike) / dp + static_cast<double>(w.experts) / edp;
   const DType weight = c.layer.dtype, state = sums_type(weight);
   const double states = optimizer == OptimizerKind::adamw ? 2 : 1;
-  const double own = weight == state ? 0 : bytes_of(weight);  // written in addition to the master
+  const double own = weight == state ? 0 : bytes_of(weight);  // of the 16-bit weight, beside its master
   const double moved = bytes_of(weight) + 2 * (states + 1) * bytes_of(state) + own;
   return elements * moved / 2;
 }

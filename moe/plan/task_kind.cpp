@@ -40,7 +40,7 @@ Op op_of(TaskKind kind) {
       return part_of(kind) == TaskPart::offload ? Op::host_copy : Op::copy;
     case TaskOperation::sum:
       return Op::copy;
-    case TaskOperation::receive:  // priced with its send
+    case TaskOperation::receive:  // the send has the price
       break;
   }
   return Op::none;

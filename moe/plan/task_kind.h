@@ -1,6 +1,6 @@
 #pragma once
-// The kinds of tasks in plans, with a row each in one table, which gives the part of a model that the task works for
-// and its operation. A new kind needs an enumerator and a row.
+// The kinds of tasks in plans. A table has one row per kind, with the part of the model that it belongs to and its
+// operation. To add a kind, add an enumerator and a row.
 #include <cstdint>
 #include <string_view>
 
@@ -21,8 +21,8 @@ enum class TaskKind : uint8_t {
   cp_gradient_send, mp_reducescatter, mp_allreduce,
   gate, tokens_allgather, tokens_reducescatter,            // flows that keep tokens on all MP ranks
   order, i_order,                                          // permute and unpermute
-  // rows to the experts, through them and back, one task per chunk. copy rearranges rows; exchange and sum are phases
-  // of SAA's combine, each followed by a gather over MP; home_copy rearranges the gathered rows
+  // rows on their way to the experts, in them and back, one task per chunk. copy rearranges rows; exchange and sum are
+  // phases of SAA's combine, each followed by a gather over MP; home_copy rearranges the gathered rows
   dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange, sum, gather,
   home_copy,
   shared_allgather, shared, shared_reducescatter, shared_allreduce,
@@ -34,20 +34,21 @@ enum class TaskKind : uint8_t {
   // sums of gradients: a slice of the dense part's over DP, of the experts' over EDP, of weights that all ranks of a
   // stage replicate, of an embedding that both end stages have
   gradient, expert_gradient, stage_gradient, tied_gradient,
-  squares, norm,                                           // of a rank's gradients, and over all ranks, to clip them
+  squares, norm,                                           // to clip gradients: squares of a rank's; over all ranks
   optimizer,
   weights, expert_weights, stage_weights,                  // ZeRO 1: AllGathers of weights over DP, EDP, a stage
-  // offloaded experts: a layer's weights from the host to a place of the window, which is the task's chunk; their
-  // gradients to the host; the optimizer's step there
+  // offloaded experts. fetch: a layer's weights from the host to the window (the task's chunk is the place in the
+  // window); store: their gradients to the host; host_optimizer: the optimizer's step on the host
   fetch, store, host_optimizer,
-  // inference: experts' popularity, their placement, weight copies, the gate's choices to the scheduler, its answer
+  // inference: estimate of experts' popularity, their placement, weight copies, messages of the gate's choices to the
+  // scheduler, and its answer
   serve_estimate, serve_schedule, serve_swap, serve_check, serve_broadcast
 };
 // clang-format on
 inline constexpr int kTaskKinds = 64;
 
-/// The part of a model or of an iteration that a task works for. experts: rows on their way to, in and from the
-/// experts; stages: transfers between pipeline stages; offload: experts that the host's memory keeps.
+/// The part of a model or of an iteration that a task belongs to. experts: rows on their way to the experts, in them
+/// and back; stages: transfers between pipeline stages; offload: experts in the host's memory.
 enum class TaskPart : uint8_t {
   attention,
   gate,
@@ -65,8 +66,8 @@ enum class TaskPart : uint8_t {
   serving
 };
 
-/// The operation of a task. compute_dx and compute_dw: the halves of a backward, for the gradients of its input and of
-/// its weights; copy: moves bytes inside a rank; sum: sums rows that are on the rank.
+/// The operation of a task. compute_dx, compute_dw: the half of a backward for the gradients of the input, or of the
+/// weights; copy: moves bytes inside a rank; sum: adds up rows that are on the rank.
 enum class TaskOperation : uint8_t {
   compute,
   compute_dx,
@@ -87,7 +88,7 @@ struct TaskTraits {
   std::string_view name;  // name in plans, records and timelines
   TaskPart part;
   TaskOperation operation;
-  GroupKind group;  // group over which it communicates in a sharded flow (group_of asks the flow); none: a computation
+  GroupKind group;  // group over which it communicates in the sharded flow (group_of() for others); none: a computation
   char letter;      // letter in text timelines
 };
 
@@ -174,7 +175,7 @@ constexpr std::string_view name_of(TaskKind kind) { return traits_of(kind).name;
 constexpr TaskPart part_of(TaskKind kind) { return traits_of(kind).part; }
 constexpr TaskOperation operation_of(TaskKind kind) { return traits_of(kind).operation; }
 
-/// Returns the op that prices a kind of task; none if it is priced by its kind alone.
+/// Returns the op whose prices a kind of task uses; Op::none if prices name the kind itself.
 Op op_of(TaskKind kind);
 
 constexpr bool computes(TaskKind kind) {
@@ -191,31 +192,33 @@ constexpr bool is_half(TaskKind kind) {
   return operation_of(kind) == TaskOperation::compute_dx || operation_of(kind) == TaskOperation::compute_dw;
 }
 
-/// Returns the whole of which the task is a half, expert or attention; for all other tasks, their own kind.
+/// Returns the kind of the whole task for a half: expert or attention; `kind` itself if it is no half.
 constexpr TaskKind whole_of(TaskKind kind) {
   if (!is_half(kind)) return kind;
   return part_of(kind) == TaskPart::experts ? TaskKind::expert : TaskKind::attention;
 }
 
-/// Returns whether the task computes rows in the experts: a pass, or half of a backward.
+/// Returns whether the task computes rows in the experts, including halves of a backward.
 constexpr bool is_expert(TaskKind kind) { return whole_of(kind) == TaskKind::expert; }
 
-/// Returns whether the task is the stage of rows between the exchanges: an expert, or the half of its backward for the
-/// gradients of its input.
+/// Returns whether rows pass through the task between dispatch and combine: expert, or the dx half of its backward. The
+/// dw half only makes gradients of weights.
 constexpr bool is_expert_stage(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dx; }
 
-/// Returns whether the task, in a backward, makes the gradients of the experts' weights.
+/// Returns whether a backward task of this kind computes the gradients of the experts' weights.
 constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::expert || kind == TaskKind::expert_dw; }
 
-/// Returns whether the task computes attention: a pass, or half of a backward.
+/// Returns whether the task computes attention, including halves of a backward.
 constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::attention; }
 
-/// Returns whether the task, in a backward, makes the gradients of attention's weights, which are a layer's last ones.
+/// Returns whether a backward task of this kind computes gradients of attention's weights, the last gradients of a
+/// layer.
 constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw || kind == TaskKind::keys_values;
 }
 
-/// Returns whether the task is one of attention's ring: heads with a block, or a block or its gradients on their way.
+/// Returns whether the task belongs to attention's ring: heads with one block, or the transfer of a block or its
+/// gradients.
 constexpr bool is_of_ring(TaskKind kind) {
   return kind == TaskKind::heads || kind == TaskKind::cp_send || kind == TaskKind::cp_gradient_send;
 }
@@ -240,8 +243,8 @@ constexpr bool is_end(TaskKind kind) { return part_of(kind) == TaskPart::ends; }
 /// Returns whether the task computes one of a model's ends.
 constexpr bool computes_end(TaskKind kind) { return is_end(kind) && computes(kind); }
 
-/// Returns whether the task runs on the host, beside the device: it decides where experts are served, or steps experts
-/// that the host's memory keeps.
+/// Returns whether the task runs on the host, not on the device: it places experts for serving, or updates offloaded
+/// experts.
 constexpr bool runs_on_host(TaskKind kind) {
   return (part_of(kind) == TaskPart::serving || part_of(kind) == TaskPart::offload) && computes(kind);
 }
@@ -264,7 +267,7 @@ constexpr bool is_of_layer(TaskKind kind) {
   return is_moe(kind) || is_ffn(kind) || part_of(kind) == TaskPart::attention;
 }
 
-/// The phases of an iteration. step: sums of gradients that no backward sends, and what follows them, the optimizer.
+/// The phases of an iteration. step: after the backwards, sums of gradients that no backward sends, then the optimizer.
 enum class Phase : uint8_t { forward, backward, step };
 inline constexpr int kPhases = 3;
 std::string_view name_of(Phase phase);

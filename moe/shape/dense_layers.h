@@ -1,10 +1,9 @@
 #pragma once
-// The kinds of a model's layers: with experts or dense; with attention over the layers' window or over all tokens.
+// The kinds of a model's layers: MoE or dense, each with sliding-window attention or with attention over all tokens.
 //
-// A dense layer is an MoE layer without routed experts: attention, followed by a feed-forward that processes every
-// token, as a shared expert does. So its case is that of an MoE layer without experts, with the dense hidden size as
-// the shared expert's: volumes, gradients, memory and weights follow from the same formulas. A layer with a window and
-// one without differ in attention's scores alone.
+// A dense layer has attention and one feed-forward that processes every token. Its case is that of an MoE layer with 0
+// routed experts and a shared expert of the dense hidden size, so the formulas of MoE layers also give its volumes,
+// gradients, memory and weights. Layers with and without a window differ only in the attention scores.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -44,7 +43,7 @@ LayerSet whole_layers(std::string_view pattern, int layers);
 /// Returns such a pattern, with a digit for each layer; empty if all have the window.
 std::string windowed_pattern(const LayerSet& whole, int layers);
 
-/// The kinds of layers, whose attention has the case's window unless it is whole.
+/// The kinds of layers. Attention of a whole_ kind sees all tokens; that of the others sees the case's window.
 enum class LayerKind : uint8_t { moe, dense, whole_moe, whole_dense };
 inline constexpr size_t kLayerKinds = 4;
 inline constexpr EnumArray<LayerKind, LayerKind, kLayerKinds> kAllLayerKinds{
@@ -56,8 +55,8 @@ inline LayerKind layer_kind(const DenseLayers& dense, const LayerSet& whole, int
   return dense.has(layer) ? LayerKind::dense : LayerKind::moe;
 }
 
-/// The rule that decides which layers of a model of any depth are dense: the first ones, all except every n-th (layers
-/// n - 1, 2 n - 1, .. have experts, counted from 0), and those listed by number.
+/// A rule for dense layers that applies to a model of any depth. A layer is dense if it is one of the first `first`, if
+/// `listed` has its number, or if its number + 1 is not a multiple of `every`. Layers are numbered from 0.
 struct DenseRule {
   int64_t hidden = 0;
   int first = 0, every = 1;
@@ -72,13 +71,13 @@ inline bool is_dense(const LayerCase& shape) { return shape.layer.experts == 0; 
 /// dense_hidden if MP does not divide it, or if its weights are too many to count.
 LayerCase dense_case(const LayerCase& shape, int64_t hidden);
 
-/// Returns the case of a layer with attention over all tokens, where other layers have a window.
+/// Returns the case without its window: attention sees all tokens.
 LayerCase whole_case(LayerCase shape);
 
 /// The cases of a model's layers.
 class LayerCases {
  public:
-  /// `shape`: the case of an MoE layer with the window, if there is one.
+  /// `shape`: the case of an MoE layer, with the window if the model has one.
   LayerCases(const LayerCase& shape, DenseLayers dense, LayerSet whole);
   const LayerCase& of(int layer) const { return cases_[layer_kind(layers_, whole_, layer)]; }
   const LayerCase& dense() const { return cases_[LayerKind::dense]; }
@@ -93,8 +92,8 @@ class LayerCases {
 
 /// Returns "48 layers", or "12 layers, 6 MoE" for a model with dense layers.
 std::string count_layers(int layers, const DenseLayers& dense);
-/// Returns "48 layers of B1 ..", "12 layers, 6 MoE of B1 .. and 6 dense of H3072", then ", a window of 128 tokens in
-/// 6 of them" if some layers have one.
+/// Returns "48 layers of B1 .." or "12 layers, 6 MoE of B1 .. and 6 dense of H3072". If only some layers have a window,
+/// ", a window of 128 tokens in 6 of them" follows.
 std::string describe_layers(int layers, const DenseLayers& dense, const LayerSet& whole, const LayerShape& layer);
 
 }  // namespace moe

@@ -13,16 +13,16 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostCandidates = 1000;  // most candidates of one list
+constexpr size_t kMostCandidates = 1000;  // limit for the candidates of one list
 
 struct Candidates {
   std::vector<int64_t> batch, heads, seq, model_dim, hidden;
   std::vector<double> hidden_scale;                    // used if `hidden` is empty
-  std::vector<std::optional<double>> capacity_factor;  // empty: "*"
+  std::vector<std::optional<double>> capacity_factor;  // no value: "*", no token is dropped
   std::vector<Ffn> ffn;
   std::vector<int64_t> top_k;
   LayerShape fixed;                     // experts, dtype, gate, order, dispatcher, hook
-  std::vector<int64_t> ranks, mp, esp;  // of [parallel]; without it, `ranks` is empty
+  std::vector<int64_t> ranks, mp, esp;  // candidates in [parallel]; `ranks` is empty if the grid has no [parallel]
   int64_t ranks_per_node = 1;
   bool model_dim_per_esp = false, hidden_per_esp = false, experts_by_esp_groups = false;
 
@@ -102,7 +102,7 @@ int64_t largest_esp(const Candidates& candidates) {
   return *std::max_element(candidates.esp.begin(), candidates.esp.end());
 }
 
-/// Checks that H / M gives a whole H for every M.
+/// Checks that every hidden_scale times every model_dim is a whole hidden size.
 void check_scales(const TableReader& table, const Candidates& candidates) {
   const int64_t most = candidates.model_dim_per_esp ? largest_esp(candidates) : 1;
   for (const double scale : candidates.hidden_scale)
@@ -125,7 +125,8 @@ void read_parallel(const TableReader& table, Candidates& out) {
   if (table.has("esp")) out.esp = sizes_of(table, "esp");
 }
 
-/// Returns the values of `key`, or those of `key`_per_esp, which only a grid with a list of esp has.
+/// Returns the values of `key`, or those of `key`_per_esp, which requires esp in [parallel]; `per_esp` says which of
+/// the two keys the file has.
 std::vector<int64_t> per_esp_or_whole(const TableReader& table, std::string_view key, const Candidates& candidates,
                                       bool& per_esp) {
   const std::string shard = fmt::format("{}_per_esp", key);
@@ -190,7 +191,7 @@ ParallelShape parallel_of(const Candidates& c, int64_t ranks, int64_t mp, int64_
   return p;
 }
 
-/// Returns layer number `index` of the product; the last list varies fastest.
+/// Returns layer number `index` of the cartesian product; the last list varies fastest.
 GridLayer layer_at(const Candidates& c, int64_t index) {
   const auto turn = [&](const auto& wheel) {
     const auto size = static_cast<int64_t>(wheel.size());

@@ -19,15 +19,15 @@
 //   mp = [1, 2]                     optional
 //   esp = [1, 2]                    N_ESP
 //   memory_bytes = 11811160064      optional: memory of one rank
-// further keys of [layers] that [parallel] allows:
+// further keys of [layers] in a grid with [parallel]:
 //   model_dim_per_esp               instead of model_dim: M / N_ESP
 //   hidden_per_esp                  instead of hidden: H / N_ESP
-//   experts = "esp-groups"          E = P / N_ESP, one per position of the EP group, which spans all ranks
+//   experts = "esp-groups"          E = P / N_ESP: EP groups span all ranks, and each EP rank has one expert
 //
 // A sample of the layers of another grid is a file of four keys:
 //   schema, name
-//   of = "fsmoe-a"                  the grid, whose source, cluster and rounding apply here too
-//   only = ["B1-h8-...", ...]       names of its layers, each once
+//   of = "fsmoe-a"                  the name of that grid; its source, cluster and rounding also apply to the sample
+//   only = ["B1-h8-...", ...]       names of layers of that grid, each once
 //
 // Layers are ordered by these tables, [parallel] first; the last list varies fastest.
 #include <string>
@@ -40,8 +40,8 @@ namespace moe {
 inline constexpr int64_t kMostGridLayers = 1'000'000;
 
 struct GridLayer {
-  /// The name is "B1-h8-L256-M1024-H2048-f1.2-gpt"; "fnone" drops no tokens. It ends in "-k2" if the grid has several k
-  /// and begins with "P8-mp2-esp4-" if the grid has [parallel].
+  /// For example "B1-h8-L256-M1024-H2048-f1.2-gpt"; "fnone" means that no token is dropped. The name ends in "-k2" if
+  /// the grid has several top_k, and begins with "P8-mp2-esp4-" if the grid has [parallel].
   std::string name;
   LayerShape shape;
   std::optional<ParallelShape> parallel;  // set if the grid has [parallel]
@@ -49,7 +49,7 @@ struct GridLayer {
 
 struct Grid {
   std::string name, source, cluster, file;
-  std::string sample_of;  // the grid from which these layers are a sample; empty: this is a whole grid
+  std::string sample_of;  // name of the grid that these layers were selected from; empty if this grid is not a sample
   std::string sample_of_file;
   Rounding rounding = Rounding::ragged;
   std::optional<double> memory_bytes;  // memory of one rank, if the grid sets it
@@ -60,7 +60,7 @@ struct Grid {
 /// for more than kMostGridLayers layers.
 Grid read_grid(const std::string& path);
 
-/// Returns the files that a grid was read from: its own and, for a sample, that of the whole grid.
+/// Returns the paths of the files that a grid was read from: two for a sample, with the whole grid's file last.
 std::vector<std::string> files_of(const Grid& grid);
 
 /// Reads the grid of that name (configs/grids/NAME.toml) or path. Throws BadInput listing the known names.

@@ -104,7 +104,7 @@ constexpr std::array<TrafficConflict, 4> kConflicts{{
 // Returns the ranks of the EP and CP groups together: EP x CP, or CP if EP groups lie inside the CP group.
 int span_of(const PlacementRequest& r) { return r.cp < r.ep ? r.ep * r.cp : r.cp; }
 
-// Gradients of the dense part are summed over the ranks of EP and CP too.
+// DP traffic exists even if dp is 1, because gradients of the dense part are also summed over the ranks of EP and CP.
 bool has_traffic(const PlacementRequest& r, std::string_view traffic) {
   const std::string_view kind = traffic.substr(0, 2);
   if (kind == "EP") return r.ep > 1;
@@ -129,7 +129,7 @@ void check(const PlacementRequest& r) {
   require<BadInput>(r.switch_ports >= 1, "switch-ports: found {}, expected a whole number >= 1", r.switch_ports);
 }
 
-/// Sets what the rule decides for these sizes, and the reason.
+/// Sets the rule's decision for these sizes and the reason: expansion, number of ports and number of ranks.
 void decide(const PlacementRequest& r, Placement& out) {
   const int product = r.ep * r.cp, larger = std::max(r.ep, r.cp);
   if (r.cp < r.ep) {

@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 namespace moe {
 namespace {
 
-constexpr int64_t kAssumedSeq = 4096;  // tokens of a sample, if the model's context is longer
+constexpr int64_t kAssumedSeq = 4096;  // tokens of a sample if the model's context is longer than this
 constexpr Limits kLayerCounts{.least = 1, .most = 10'000};
 constexpr Limits kLengthLimits{.least = 1, .most = 1e12};
 constexpr std::string_view kTextConfig = "text_config";
 constexpr std::string_view kNested[] = {"attn_config", "ffn_config", "rope_parameters"};
 
-// Moves the entries of known nested objects into the object itself, as "object.key".
+// Moves the entries of the known nested objects to the top level, with keys of the form "object.key".
 ConfigValue flattened(const ConfigValue& object) {
   ConfigValue out = object;
   out.entries.clear();
@@ -59,8 +59,8 @@ bool is_off(const ConfigValue& value) {
   }
 }
 
-/// The keys of a model of a known family; it remembers which ones were read. A null key counts as absent, except in
-/// is_null. An empty key is always absent.
+/// The keys of a config whose family is known, with a record of which of them were read. A key whose value is null
+/// counts as absent, except in is_null. An empty key is always absent.
 class FamilyKeys {
  public:
   FamilyKeys(const TableReader& table, const ConfigValue& object, const ModelFamily& family)
@@ -100,7 +100,7 @@ class FamilyKeys {
   bool is_text(std::string_view key, std::string_view text) const {
     return table_.value(key).kind == ConfigKind::text && table_.value(key).text == text;
   }
-  /// Returns the items of a list; empty if it is absent.
+  /// Returns the items of a list; empty if the key is absent.
   std::vector<ConfigValue> list(std::string_view key) const {
     if (!has(key)) return {};
     const ConfigValue& found = table_.value(key);
@@ -114,7 +114,8 @@ class FamilyKeys {
       numbers.push_back(static_cast<int>(table_.integer_of(item, key, {.least = 0, .most = 1.0 * layers - 1})));
     return numbers;
   }
-  /// Returns a list with one of `words` for each layer, as the index of the word; empty if the list is absent.
+  /// Reads a list that names one of `words` for each layer. Returns their indices in `words`; empty if the key is
+  /// absent.
   std::vector<int> layer_words(std::string_view key, int layers, std::span<const std::string_view> words) const {
     std::vector<int> found;
     const std::vector<ConfigValue> items = list(key);
@@ -130,7 +131,8 @@ class FamilyKeys {
     }
     return found;
   }
-  /// Returns "yarn, factor 40" for rotary positions that are stretched; empty if they are not.
+  /// Returns the rule by which rotary positions are stretched to longer contexts, such as "yarn, factor 40"; empty if
+  /// they are not stretched.
   std::string rope_scaling() const {
     const ConfigValue* scaling = object_.find("rope_scaling");
     const auto find = [&](std::string_view key) {
@@ -149,7 +151,7 @@ class FamilyKeys {
     table_.fail(key, found, expected);
   }
 
-  /// Throws for a key that was not read and may change shape or cost; returns the others.
+  /// Returns the keys that were not read and change neither shape nor cost. Throws for any other key that was not read.
   std::vector<std::string> check_other_keys() const {
     std::vector<std::string> ignored;
     for (const FixedKey& fixed : family_.fixed) {
@@ -227,7 +229,7 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
               fmt::format("heads of {}", m.head_dim), "an even width, which rotary positions need");
 }
 
-// Returns the mixer of a layer by the family's rule, if no list gives it: full attention or the family's other mixer.
+// Returns the mixer that the family's rule gives a layer if the config has no list of mixers.
 Mixer other_mixer(const FamilyKeys& keys, int layer) {
   const auto each = [&](int64_t period, int64_t offset) { return layer % period == offset; };
   switch (keys.family().mixers) {
@@ -380,7 +382,7 @@ void read_experts(const FamilyKeys& keys, PublishedModel& m) {
   }
 }
 
-// Reads the keys of a nested config that may be outside of its text_config too.
+// Reads the keys that a config may have inside or outside of its text_config.
 void read_outer(const FamilyKeys& keys, const TableReader& root, PublishedModel& m) {
   const auto outer = [&](std::string_view key) { return !keys.has(key) && root.has(key); };
   constexpr std::string_view kTied = "tie_word_embeddings";
@@ -399,7 +401,8 @@ void read_outer(const FamilyKeys& keys, const TableReader& root, PublishedModel&
     if (root.has(key)) m.other_parts.push_back(fmt::format("{}: the text model alone is planned and counted", key));
 }
 
-// Returns the name of the folder or, in a download cache, the model's; for other files, their own name.
+// Returns a model's name. For a config.json: that of its folder or, in a download cache, of the model; for other files:
+// the file's name without the extension.
 std::string name_from(const std::string& path) {
   std::error_code error;
   const fs::path whole = fs::absolute(path, error).lexically_normal();

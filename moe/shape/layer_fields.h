@@ -1,6 +1,6 @@
 #pragma once
-// The fields of a layer, each declared once. Flags and their help, keys of files, records and plans, and the layer's
-// part of a plan's hash are derived from these rows.
+// The fields of a layer, each declared once, in one row of a table. Flags and their help, the keys in files, records
+// and plans, and the layer's part of a plan's hash are derived from these rows.
 #include <algorithm>
 #include <array>
 #include <bitset>
@@ -17,7 +17,7 @@
 namespace moe {
 
 /// A field of a layer. `Value` is int64_t, double, bool, std::string (the name of a part), an enum, or
-/// std::optional<double>, for which files and flags write "none" if it is empty.
+/// std::optional<double>, whose empty value is "none" in files and flags.
 template <class Value>
 struct LayerField {
   std::string_view key;  // in files, records and plans; its flag is --KEY with hyphens, or --no-KEY if on by default
@@ -27,7 +27,7 @@ struct LayerField {
   Limits limits = {};                                                      // limits of a number
   Value (*from)(std::string_view name, std::string_view where) = nullptr;  // reads a value from its name
   bool optional = false;       // records, plans and the hash omit the field if it has its default
-  std::string_view mark = {};  // hashed before the value of an optional field
+  std::string_view mark = {};  // text that is hashed before the value of an optional field
   bool stated = false;         // model files include the field even if it has its default
   bool planned_only = false;   // commands that run layers do not have this flag
 
@@ -42,14 +42,14 @@ struct LayerField {
   static constexpr bool is_name = std::is_enum_v<Value> || std::same_as<Value, std::string>;
 };
 
-inline constexpr double kMostWidth = 1 << 30;  // a single width; products of widths are checked too
+inline constexpr double kMostWidth = 1 << 30;  // limit of each width; check_volumes limits their products
 inline constexpr Limits kWidthLimits{.least = 1, .most = kMostWidth};
 inline constexpr Limits kOptionalWidthLimits{.least = 0, .most = kMostWidth};
 inline constexpr double kMostParts = 64;
 inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
 inline constexpr Limits kLossLimits{.least = 0, .most = 1e3};
 
-/// Returns the name of a part of `parts()`. Throws BadInput listing the known names.
+/// Returns `name` if a part in `parts()` has it. Throws BadInput listing the known names otherwise.
 template <auto parts>
 std::string part_from(std::string_view name, std::string_view where) {
   return std::string(find_named(parts(), name, where).name);
@@ -82,12 +82,13 @@ inline constexpr std::tuple kLayerFields{
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "head_dim"},
-    LayerField<int64_t>{.key = "window",
-                        .member = &LayerShape::window,
-                        .help = "tokens that a token sees, a sliding window; default: 0, all before it",
-                        .limits = kOptionalWidthLimits,
-                        .optional = true,
-                        .mark = "window"},
+    LayerField<int64_t>{
+        .key = "window",
+        .member = &LayerShape::window,
+        .help = "size of a sliding window: tokens that a token sees, itself included; default: 0, all before it",
+        .limits = kOptionalWidthLimits,
+        .optional = true,
+        .mark = "window"},
     LayerField<int64_t>{.key = "parts",
                         .member = &LayerShape::parts,
                         .help = "parts that each sample is cut into, which follow each other as micro-batches do; "
@@ -97,19 +98,19 @@ inline constexpr std::tuple kLayerFields{
                         .mark = "parts"},
     LayerField<int64_t>{.key = "first_stage_layers",
                         .member = &LayerShape::first_stage_layers,
-                        .help = "layers of the first pipeline stage; default: 0, as the others have",
+                        .help = "layers of the first pipeline stage; default: 0, as many as the other stages",
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "first_stage_layers"},
     LayerField<int64_t>{.key = "last_stage_layers",
                         .member = &LayerShape::last_stage_layers,
-                        .help = "layers of the last pipeline stage; default: 0, as the others have",
+                        .help = "layers of the last pipeline stage; default: 0, as many as the other stages",
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "last_stage_layers"},
     LayerField<int64_t>{.key = "q_lora_rank",
                         .member = &LayerShape::q_lora_rank,
-                        .help = "rank of latent attention's queries; default: 0, not compressed",
+                        .help = "rank to which latent attention compresses queries; default: 0, not compressed",
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "q_lora_rank"},
@@ -125,12 +126,13 @@ inline constexpr std::tuple kLayerFields{
                         .limits = kOptionalWidthLimits,
                         .optional = true,
                         .mark = "qk_nope_head_dim"},
-    LayerField<int64_t>{.key = "qk_rope_head_dim",
-                        .member = &LayerShape::qk_rope_head_dim,
-                        .help = "likewise, of the part with rotary positions, whose key all heads share",
-                        .limits = kOptionalWidthLimits,
-                        .optional = true,
-                        .mark = "qk_rope_head_dim"},
+    LayerField<int64_t>{
+        .key = "qk_rope_head_dim",
+        .member = &LayerShape::qk_rope_head_dim,
+        .help = "of latent attention: width of a head's part with rotary positions, whose key all heads share",
+        .limits = kOptionalWidthLimits,
+        .optional = true,
+        .mark = "qk_rope_head_dim"},
     LayerField<int64_t>{.key = "v_head_dim",
                         .member = &LayerShape::v_head_dim,
                         .help = "of latent attention: width of a head of values",
@@ -150,7 +152,7 @@ inline constexpr std::tuple kLayerFields{
         .key = "top_k", .member = &LayerShape::top_k, .help = "experts a token (k)", .limits = kWidthLimits},
     LayerField<std::optional<double>>{.key = "capacity_factor",
                                       .member = &LayerShape::capacity_factor,
-                                      .help = "f; none: dropless",
+                                      .help = "capacity factor (f); none: dropless",
                                       .type = "F|none",
                                       .limits = kFactorLimits,
                                       .stated = true},
@@ -170,8 +172,8 @@ inline constexpr std::tuple kLayerFields{
                     .stated = true},
     LayerField<Norm>{.key = "norm",
                      .member = &LayerShape::norm,
-                     .help = "before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; post: "
-                             "behind the sums (BERT)",
+                     .help = "norms before attention and the MoE part; default: rmsnorm with mixtral, else layernorm; "
+                             "post-layernorm: norms after the residual sums (BERT)",
                      .type = "layernorm|rmsnorm|post-layernorm|none",
                      .from = norm_from},
     LayerField<DType>{.key = "dtype",
@@ -197,17 +199,18 @@ inline constexpr std::tuple kLayerFields{
                             .from = part_from<dispatcher_parts>},
     LayerField<std::string>{.key = "hook",
                             .member = &LayerShape::hook,
-                            .help = "what is applied to rows before and after they are sent",
+                            .help = "function that is applied to rows before and after they are sent",
                             .type = "HOOK",
                             .from = part_from<hook_parts>},
     LayerField<bool>{.key = "residual",
                      .member = &LayerShape::residual,
-                     .help = "no residual connections around attention and the MoE part"},
-    LayerField<bool>{.key = "causal",
-                     .member = &LayerShape::causal,
-                     .help = "a token sees all of its sample; models learn masked tokens (BERT)",
-                     .optional = true,
-                     .mark = "not causal"},
+                     .help = "removes the residual connections around attention and the MoE part"},
+    LayerField<bool>{
+        .key = "causal",
+        .member = &LayerShape::causal,
+        .help = "removes the causal mask: a token sees its whole sample, and models learn masked tokens (BERT)",
+        .optional = true,
+        .mark = "not causal"},
     LayerField<bool>{.key = "bias",
                      .member = &LayerShape::bias,
                      .help = "attention, experts and LayerNorms have biases (GPT-2)",
@@ -215,7 +218,7 @@ inline constexpr std::tuple kLayerFields{
                      .mark = "bias"},
     LayerField<int64_t>{.key = "node_limit",
                         .member = &LayerShape::node_limit,
-                        .help = "most nodes, or router groups, that a token's experts are on; default: any",
+                        .help = "largest number of nodes, or router groups, with a token's experts; default: no limit",
                         .limits = kWidthLimits,
                         .optional = true,
                         .mark = "node_limit",
@@ -240,7 +243,7 @@ inline constexpr size_t kLayerFieldCount = std::tuple_size_v<decltype(kLayerFiel
 inline constexpr auto kLayerKeys =
     std::apply([](const auto&... fields) { return std::array{fields.key...}; }, kLayerFields);
 
-/// Values of some of a layer's fields: those that flags set.
+/// The fields of a layer that flags set, with their values; all other fields are absent.
 class SomeLayerFields {
  public:
   template <class Value>
@@ -259,7 +262,7 @@ class SomeLayerFields {
       if (const auto value = get(field.member)) layer.*field.member = *value;
     });
   }
-  /// Takes the fields that `others` has; unless `over_given`, only those that are not set here.
+  /// Sets the fields that `others` has. A field that is set here already changes only if `over_given`.
   void take(const SomeLayerFields& others, bool over_given) {
     for_each_layer_field([&](const auto& field) {
       const auto value = others.get(field.member);

@@ -12,21 +12,23 @@ namespace moe {
 struct LayerFile {
   std::string name, source, file;
   LayerShape layer;  // absent keys have LayerShape's defaults
-  /// Only [parallel]'s dp, cp, mp, ep, esp, pp; nodes and ranks per node are properties of the cluster. 0: the default.
+  /// Only the kParallelKeys of [parallel] are set, 0: the default. Nodes and ranks per node are properties of the
+  /// cluster.
   ParallelShape parallel;
   std::optional<Rounding> rounding;
 };
 
-/// The keys of a layer's groups in files, plans and records.
+/// The keys of [parallel] in files, and of a layer's groups in plans and records.
 inline constexpr std::array<std::string_view, 8> kParallelKeys{"dp", "cp",  "cp_exchange", "mp",
                                                                "ep", "esp", "pp",          "placement"};
 
-/// Reads the keys of `table` that are in kLayerKeys; others are unchanged. Throws BadInput naming file, line and key.
+/// Sets the fields of `layer` whose keys `table` has; the other fields keep their values. Throws BadInput naming file,
+/// line and key.
 void read_layer_keys(const TableReader& table, LayerShape& layer);
 /// Reads kParallelKeys; absent keys give 0, except that cp and pp are 1 and placement is ESP inside.
 ParallelShape read_parallel_keys(const TableReader& table);
 
-/// Returns the keys of a table followed by `others`.
+/// Returns the array of `keys` followed by `others`.
 template <size_t N, size_t M>
 constexpr std::array<std::string_view, N + M> with(const std::array<std::string_view, N>& keys,
                                                    const std::array<std::string_view, M>& others) {
@@ -46,7 +48,7 @@ LayerFile read_layer(const std::string& path);
 /// Reads the layer of that name (configs/layers/NAME.toml) or path. Throws BadInput listing the known names.
 LayerFile find_layer(const std::string& name_or_path);
 
-/// Limits of sizes in files, such that products of sizes stay far from overflow.
+/// Limits of sizes in files: a product of three sizes fits into int64_t.
 inline constexpr Limits kSizeLimits{.least = 1, .most = 1 << 20};
 
 }  // namespace moe

@@ -53,7 +53,7 @@ std::vector<ModelOverride> overrides_from(const TableReader& root) {
   return all;
 }
 
-// Reads which layers have no experts, from any of three keys. At least one layer must have experts.
+// Reads the rule for dense layers from any of three keys. At least one layer must have experts.
 DenseRule dense_from(const TableReader& root, int layers) {
   constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
                              kHidden = "dense_hidden";
@@ -74,7 +74,7 @@ DenseRule dense_from(const TableReader& root, int layers) {
   return dense;
 }
 
-// Reads the pattern of layers with a window, which `layer` has.
+// Reads the pattern of layers that have the window of `layer`.
 std::string windowed_from(const TableReader& root, const LayerShape& layer) {
   constexpr std::string_view kKey = "windowed_layers";
   if (!root.has(kKey)) return {};
@@ -85,7 +85,7 @@ std::string windowed_from(const TableReader& root, const LayerShape& layer) {
   return pattern;
 }
 
-// Requires the keys that a model can't do without; other keys default to those of LayerShape.
+// Throws if one of the required keys is missing; other keys default to LayerShape's values.
 void require_shape(const TableReader& layer) {
   for (const std::string_view key : {"seq", "model_dim", "hidden", "heads"}) layer.value(key);
 }
@@ -124,7 +124,7 @@ ModelTraits traits_from(const TableReader& root) {
   return traits;
 }
 
-// Returns the sizes of groups that a model sets, as TOML.
+// Returns the TOML table [parallel] with the groups whose size is not the default; empty if there are none.
 std::string parallel_toml(const ParallelShape& p) {
   std::string text;
   for (const auto& [key, size] : {std::pair{"dp", p.dp}, {"mp", p.mp}, {"ep", p.ep}, {"esp", p.esp}})
@@ -178,7 +178,7 @@ std::string toml_string(std::string_view value) { return Json(std::string(value)
 
 std::string toml_line(std::string_view key, const auto& value) { return fmt::format("{} = {}\n", key, value); }
 
-// Returns the lines of the fields that differ from the usual ones or are always stated.
+// Returns the TOML table [layer] with the fields that differ from their defaults or are always stated.
 std::string layer_toml(const LayerShape& l) {
   std::string text = "\n[layer]\n";
   const auto add = [&](std::string_view key, const auto& value) { text += toml_line(key, value); };

@@ -1,5 +1,5 @@
 #pragma once
-// A model of MoE layers of one shape, some without its window, and of dense layers between them, as a TOML file.
+// A model as a TOML file: MoE layers of one shape, dense layers between them, and optionally layers without the window.
 //
 //   schema = 1                 name, source
 //   layers = 32
@@ -10,10 +10,10 @@
 //   windowed_layers = "10"     optional: 1 for a layer with [layer] window, 0 for one without; repeats over the layers
 //   vocabulary = 32000         optional: without it, the memory of embedding and output projection is not counted
 //   tied_embedding = false     optional: the output projection uses the weights of the embedding
-//   qk_norm = true             optional, as all keys of ModelTraits: exports say them, plans leave them out
+//   qk_norm = true             all keys of ModelTraits are optional; exports contain them, plans do not use them
 //   [layer]                    the keys of a layer file (moe/shape/layer_file.h), batch to hook
 //   [parallel]                 optional: dp, mp, ep, esp, pp
-//   [[on]]                     optional: values for some clusters, which are named as their profiles
+//   [[on]]                     optional: values for the clusters whose profiles have these names
 //   clusters = ["testbed-b"]
 //   layers = 7                 also batch, seq, experts, ep
 #include <optional>
@@ -25,7 +25,7 @@
 
 namespace moe {
 
-/// Values that replace a model's own on the named clusters; empty: the model's own value.
+/// Values that replace the model's on the named clusters; an empty one leaves the model's value.
 struct ModelOverride {
   std::vector<std::string> clusters;
   std::optional<int> layers, ep;
@@ -34,12 +34,12 @@ struct ModelOverride {
 
 struct Model {
   std::string name, source, file;
-  std::string origin;      // "config.json of qwen3_moe"; empty: a model file
+  std::string origin;      // such as "config.json of qwen3_moe"; empty if read from a model file
   LayerShape layer;        // experts 0: one per node
   ParallelShape parallel;  // only sizes of groups, 0: the default; nodes and ranks per node are the cluster's
   int layers = 1;
   DenseRule dense;
-  std::string windowed_layers;  // pattern of whole_layers(); empty: all have the layer's window, if it has one
+  std::string windowed_layers;  // pattern for whole_layers(); empty: no layer differs from `layer`
   int64_t vocabulary = 0;       // 0: unknown
   bool tied_embedding = false;
   ModelTraits traits;
@@ -62,8 +62,8 @@ Model find_model(const std::string& name_or_path);
 /// Returns the text of a model file from which this model, without overrides, can be read.
 std::string model_toml(const Model& model);
 
-/// Returns the model on the cluster of that name: its override, if any, is applied and none is left. A profile that was
-/// fitted on a cluster (kFitted) counts as that cluster.
+/// Returns the model with its override for that cluster applied, if it has one, and without overrides. A profile that
+/// was fitted on a cluster (kFitted) counts as that cluster.
 Model on_cluster(Model model, const std::string& cluster);
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// Properties of a published model that plans leave out. Records and model files carry them to exports, which say them.
+// Properties of a published model that plans do not use. Records and model files keep them for exports.
 #include <string>
 #include <tuple>
 
@@ -13,21 +13,21 @@ struct ModelTraits {
   bool attention_gate = false, attention_sinks = false;
   bool shared_expert_gate = false;
   bool selection_bias = false;       // added to scores only to choose experts
-  bool unnormalized_scores = false;  // of a sigmoid gate: weights are not divided by their sum
+  bool unnormalized_scores = false;  // a sigmoid gate's weights are not divided by their sum
   double routed_scale = 1;           // factor of the routed experts' weights
-  double balance_loss = 0;           // coefficient of the load-balancing loss it is trained with; 0: none is known
-  bool balance_by_sample = false;    // that loss is of each sample
-  double rotary_share = 1;           // part of a head that has rotary positions
-  double swiglu_limit = 0;           // clamps the activation of gpt-oss; 0: it has none
-  int64_t mtp_modules = 0;           // modules that predict further tokens
-  std::string other_mixers = {};     // "gated DeltaNet in 36 of 48 layers": what is planned as attention
-  std::string rope_scaling = {};     // "yarn, factor 40"; empty: none
+  double balance_loss = 0;         // coefficient of the load-balancing loss that the model is trained with; 0: unknown
+  bool balance_by_sample = false;  // the load-balancing loss is computed for each sample, not for the batch
+  double rotary_share = 1;         // part of a head that has rotary positions
+  double swiglu_limit = 0;         // limit at which gpt-oss clamps its activation; 0: no limit
+  int64_t mtp_modules = 0;         // modules that predict further tokens
+  std::string other_mixers = {};   // mixers that plans replace by attention: "gated DeltaNet in 36 of 48 layers"
+  std::string rope_scaling = {};   // how rotary positions are stretched: "yarn, factor 40"; empty: they are not
   bool operator==(const ModelTraits&) const = default;
 };
 
 template <class Value>
 struct ModelTrait {
-  std::string_view key;  // in model files and records, which have it unless it is the default
+  std::string_view key;  // key in model files and records, which omit a trait with its default value
   Value ModelTraits::*member;
   Limits limits = {};
 };

@@ -1,8 +1,9 @@
 #pragma once
-// The choices for the parts of a layer. A part's row here has what planning needs: its name, which is the flag's value,
-// and its effect on the plan. Its implementation has a row of the same name in moe/layer, next to the class that it
-// creates; the compiler checks that both tables have the same names (same_names). A program adds its own parts with
-// register_gate() and similar functions, which are declared next to those classes.
+// The implementations to choose from for each part of a layer: gate, order, dispatcher, experts, hook. A part's row
+// here has the properties that planning needs: its name, which is the flag's value, and its effect on the plan. Its
+// implementation has a row of the same name in moe/layer, next to the class that it creates; the compiler checks that
+// both tables have the same names (same_names). A program adds its own parts with register_gate() and similar
+// functions, which are declared next to those classes.
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -15,7 +16,8 @@ struct Part {
   std::string_view name, summary;
 };
 
-/// The number of pairs of a token: top_k; one per expert; or one per row of every expert.
+/// The number of a token's choices, each a pair of expert and weight: top_k; one per expert; or one per row of every
+/// expert.
 enum class Choices : uint8_t { top_k, experts, rows };
 
 /// The formula of logits: x W_g; the same with noise; or cosines divided by a temperature.
@@ -26,7 +28,7 @@ struct GatePart {
   Choices choices = Choices::top_k;
   LogitsBy logits = LogitsBy::product;
 
-  /// Returns whether every expert gets as many tokens as it has rows, whichever experts tokens prefer.
+  /// Returns whether the gate fills all rows of every expert, whatever the tokens' logits are.
   constexpr bool fills_evenly() const { return choices != Choices::top_k; }
 };
 
@@ -51,14 +53,14 @@ inline constexpr std::array<Part, 3> kDispatcherParts{
      {"1dh", "gather in the node, AlltoAll of the nodes' leaders, scatter (Hetu)"},
      {"2dh", "AlltoAll in the node, then between nodes (Tutel, DeepSpeed-MoE)"}}};
 
-/// The networks of experts; registered ones have larger numbers.
+/// The kinds of expert networks; kinds that a program registers have larger numbers.
 enum class Ffn { gpt, mixtral, gpt_tanh, mixtral_fp8 };
 
 struct FfnPart {
   std::string_view name, summary;
   Ffn ffn;
-  int gemms;            // GEMMs of one expert's forward; the third is W3 beside W1, as in SwiGLU
-  bool in_fp8 = false;  // rows and weights are multiplied as FP8 numbers
+  int gemms;            // GEMMs of one expert's forward: 2, or 3 with SwiGLU's W3
+  bool in_fp8 = false;  // the GEMMs' inputs are FP8 numbers
 };
 
 inline constexpr std::array<FfnPart, 4> kFfnParts{
@@ -70,7 +72,7 @@ inline constexpr std::array<FfnPart, 4> kFfnParts{
 inline constexpr std::array<Part, 2> kHookParts{{{"none", "dispatch and combine send rows as they are"},
                                                  {"bf16", "rows are rounded to bfloat16 around dispatch and combine"}}};
 
-/// These return all known parts: those above, followed by those that the program has registered.
+/// All known parts: those above, followed by those that the program has registered.
 Registry<GatePart>& gate_parts();
 Registry<Part>& order_parts();
 Registry<Part>& dispatcher_parts();

@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-/// Weights of a part: of matrices, by which a token is multiplied, and of vectors.
+/// Numbers of weights of a part: in matrices, which multiply each token (these count as FLOPs), and in vectors.
 struct Weights {
   double matrices = 0, vectors = 0;
   double total() const { return matrices + vectors; }
@@ -47,7 +47,7 @@ Weights plain_attention(const PublishedModel& m) {
   return w;
 }
 
-// W_qkv, output gate and W_o of all heads, and the gain of the norm before W_o.
+// Weights of lightning attention: W_qkv, output gate and W_o of all heads, and the gain of the norm before W_o.
 Weights lightning(const PublishedModel& m) {
   const double inner = number(m.heads * m.head_dim);
   return {5 * number(m.model_dim) * inner, inner};
@@ -109,7 +109,7 @@ Weights feed_forward(const PublishedModel& m, int64_t hidden, bool bias) {
   return {m.gemms * width * inner, bias ? (m.gemms - 1) * inner + width : 0};
 }
 
-// Router and shared expert: the weights that every token of an MoE layer uses.
+// Returns the weights of router and shared expert, which every token of an MoE layer uses.
 Weights beside_experts(const PublishedModel& m) {
   const double width = number(m.model_dim), experts = number(m.experts);
   Weights w{width * experts, 0};
@@ -124,10 +124,11 @@ std::string in_layers(int count, int layers) {
   return count == layers ? "in all layers" : fmt::format("in {} of {} layers", count, layers);
 }
 
-// Returns whether layers have windows that slide, which plans support.
+// Returns whether layers have sliding windows, which plans support; chunked windows do not slide.
 bool has_windows(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) > 0 && !m.chunked; }
 
-// Returns the shortest pattern of windowed layers that repeats over all; empty if all have a window, or none.
+// Returns the shortest pattern (whole_layers()) that gives the windowed layers; empty if all layers have a window, or
+// none.
 std::string windowed_layers(const PublishedModel& m) {
   if (!has_windows(m) || m.count_of(Mixer::windowed) == m.layers()) return {};
   std::string all;
@@ -157,7 +158,7 @@ ModelTraits traits_of(const PublishedModel& m) {
           .rope_scaling = m.rope_scaling};
 }
 
-// Returns the rule of the dense layers for a model file, with the shortest keys that describe them.
+// Returns the shortest rule for a model file that gives exactly these dense layers.
 DenseRule dense_rule(const PublishedModel& m) {
   DenseRule rule;
   if (m.dense_count() == 0) return rule;

@@ -54,7 +54,7 @@ void require_positive(int64_t value, std::string_view name) {
   require<BadInput>(value >= 1, "{}: found {}, expected a whole number >= 1", name, value);
 }
 
-// Checks that a rank's shards consist of whole blocks of the whole weights.
+// Checks that each rank's shards of the experts consist of whole blocks of block_of() weights.
 void check_blocks(const LayerShape& layer, const ParallelShape& p) {
   const int64_t block = block_of(layer.ffn);
   require<BadInput>(layer.model_dim % block == 0, "model-dim: found {}, expected a multiple of {} for ffn {}",
@@ -63,7 +63,7 @@ void check_blocks(const LayerShape& layer, const ParallelShape& p) {
   require_blocks(layer.ffn, layer.shared_hidden, p.mp, "shared-hidden", "mp");
 }
 
-// Checks the widths of latent attention, and that they are 0 without it.
+// Checks the widths of latent attention; without it, they must be 0.
 void check_latent(const LayerShape& l) {
   require<BadInput>(l.q_lora_rank >= 0 && l.kv_lora_rank >= 0,
                     "q-lora-rank {}, kv-lora-rank {}: expected whole numbers >= 0", l.q_lora_rank, l.kv_lora_rank);
@@ -98,7 +98,7 @@ int largest(int64_t most, Fits fits) {
   return static_cast<int>(most);
 }
 
-// Blocks of a ring are whole: every rank computes as many scores with each of them.
+// In a ring, every rank computes equally many scores with every block of keys, which a window would prevent.
 void check_ring(const LayerShape& l) {
   require<BadInput>(l.window == 0, "cp-exchange: found ring with window = {}, expected allgather or no window",
                     l.window);
@@ -215,7 +215,8 @@ LayerCase part_case(LayerCase shape, int part) {
   return shape;
 }
 
-// A token of a part sees the tokens of earlier parts; gates that choose among a batch's tokens would need later ones.
+// Parts of samples need a causal mask, because a part sees only itself and earlier parts, and a gate that chooses for
+// each token separately: one that chooses among all tokens of the batch would need later parts.
 static void check_parts(const LayerShape& layer, const ParallelShape& parallel) {
   require_positive(layer.parts, "parts");
   if (layer.parts == 1) return;
@@ -227,7 +228,7 @@ static void check_parts(const LayerShape& layer, const ParallelShape& parallel) 
                     layer.gate);
 }
 
-// Completes the widths of attention and checks them, its window and its rotary positions.
+// Completes the widths of attention, and checks the widths, the window and the rotary positions.
 static void complete_attention(LayerShape& layer) {
   if (layer.kv_heads == 0) layer.kv_heads = layer.heads;
   check_latent(layer);

@@ -24,7 +24,7 @@ void check_product(std::string_view what, std::initializer_list<int64_t> factors
   bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
 }
 
-// Returns the columns of M in the largest of `parts` shards.
+// Returns the number of columns in the largest of `parts` shards of M columns.
 int64_t columns(const LayerCase& c, int parts) { return (c.layer.model_dim + parts - 1) / parts; }
 
 }  // namespace
@@ -121,7 +121,7 @@ int64_t places_allowed(const LayerShape& l, int64_t places) {
   if (l.node_limit == 0) return places;
   const int64_t groups = l.router_groups;
   int64_t places_of_a_group = 1;
-  if (groups > 0 && groups % places != 0)  // a group may begin within a place
+  if (groups > 0 && groups % places != 0)  // the group may begin inside a place and extend into others
     places_of_a_group = (places + groups - 1) / groups + (places % groups == 0 ? 0 : 1);
   return std::min(places, l.node_limit * places_of_a_group);
 }
@@ -168,7 +168,7 @@ std::array<Projection, 5> projections(const LayerShape& l, const Heads& heads) {
            {columns.mixed, dim}}};
 }
 
-// Returns the weights of all projections for which `chosen` is true.
+// Returns the number of weights of the projections for which `chosen` is true.
 template <class Chosen>
 static int64_t weights_of(const LayerShape& l, const Heads& heads, Chosen chosen) {
   int64_t weights = 0;
@@ -182,8 +182,8 @@ double attention_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights) + scores_flops(c);
 }
 
-// Returns twice the mean number of tokens that a token of a pass over causal samples sees; L for whole samples without
-// a window. Token i sees i tokens up to the window W, later tokens see W.
+// Returns twice the mean number of tokens that a token of a causal pass sees, which is L for whole samples without a
+// window. Token i sees i tokens, but at most the W tokens of the window.
 static double seen_tokens(const LayerCase& c) {
   const LayerShape& l = c.layer;
   const double tokens = static_cast<double>(l.seq / l.parts), first = c.part * tokens;

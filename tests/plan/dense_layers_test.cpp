@@ -220,7 +220,7 @@ TEST(DenseLayers, BreakRulesOfTheirOwn) {
   };
   Plan others = good;
   others.dense.is[1] = true;
-  EXPECT_NE(complaint(others).find("belongs to an MoE part, which its layer has not"), std::string::npos)
+  EXPECT_NE(complaint(others).find("belongs to an MoE part, but its layer is dense"), std::string::npos)
       << complaint(others);
   others = good;
   others.dense.is[0] = false;

@@ -127,7 +127,7 @@ TEST(PlanChecks, WrongIds) {
   const Plan negative = changed(good_plan(), [](Structure& s) { s.lanes[0].queue.push_back(-1); });
   EXPECT_NE(complaint(negative).find("queues task -1, which does not exist"), std::string::npos);
   expect_broken_at(
-      kForward, TaskKind::gate, 0, [](Structure&, Task& task) { task.id = 0; }, "stands at place");
+      kForward, TaskKind::gate, 0, [](Structure&, Task& task) { task.id = 0; }, "is at index");
   for (const int lane : {-1, 3})
     expect_broken_at(
         kForward, TaskKind::gate, 0, [lane](Structure&, Task& task) { task.lane = lane; }, "does not exist");

@@ -181,20 +181,20 @@ TEST(PlanChecks, RowsThatNobodyWrites) {
     expect_named(bad, task_of(s, kBackward, reader, chunk).name(), rule);
   };
   expect_reader([](Structure& s) { task_of(s, kBackward, TaskKind::dispatch, 2).writes.clear(); }, TaskKind::allgather,
-                2, "reads rows of dispatched that nobody writes");
+                2, "reads rows of dispatched that no task writes");
   // Rows 30 to 39 in place of 26 to 39.
   expect_reader(
       [](Structure& s) {
         task_of(s, kBackward, TaskKind::expert, 2).writes[0] = {Buffer::expert_out, kBackward, 0, 3, 4};
       },
-      TaskKind::reducescatter, 2, "reads rows of expert_out that nobody writes");
+      TaskKind::reducescatter, 2, "reads rows of expert_out that no task writes");
   expect_reader(
       [](Structure& s) {
         for (int chunk = 0; chunk < 3; ++chunk) task_of(s, kBackward, TaskKind::combine, chunk).writes.clear();
       },
-      TaskKind::order, 0, "reads rows of combined that nobody writes");
+      TaskKind::order, 0, "reads rows of combined that no task writes");
   expect_reader([](Structure& s) { task_of(s, kBackward, TaskKind::gate).writes.clear(); }, TaskKind::mp_allgather, 0,
-                "reads rows of hidden that nobody writes");
+                "reads rows of hidden that no task writes");
 }
 
 TEST(PlanChecks, RowsThatTwoTasksWrite) {

@@ -26,7 +26,7 @@ TEST(PlanChecks, HalvesOfAnExpertThatDoNotGoTogether) {
     named = task.name();
   };
   const Plan mixed = changed(plan, [&](Structure& s) { becomes(s, TaskKind::expert); });
-  expect_named(mixed, named, "stands beside 3 tasks of kind expert_dw");
+  expect_named(mixed, named, "is in a backward with 3 tasks of kind expert_dw");
   const Plan fewer = changed(plan, [&](Structure& s) {
     drop(s, last(s, TaskKind::expert_dw).id);
     named = task_of(s, kBackward, TaskKind::expert_dw, 1).name();
@@ -145,7 +145,7 @@ TEST(PlanChecks, ForwardThatRunsAgainInPart) {
     drop(s, again(s, TaskKind::mp_allgather).id);
     named = s.tasks[again(s, TaskKind::attention).id].name();
   });
-  expect_named(part, named, "runs again, but not all that its forward ran");
+  expect_named(part, named, "is repeated, but the repeated forward does not have the same tasks");
   const Plan backward = changed(again_plan(), [&](Structure& s) {
     Task& task = task_of(s, kBackward, TaskKind::gate);
     task.again = true;
@@ -161,7 +161,7 @@ TEST(PlanChecks, ForwardThatRunsAgainBeforeItsFirstEnds) {
     task.after.clear();
     named = task.name();
   });
-  expect_named(early, named, "runs again before the end of forward i_order of layer 0");
+  expect_named(early, named, "is repeated before the end of forward i_order of layer 0");
 }
 
 TEST(PlanChecks, BackwardThatReadsWhatItsForwardMadeFirst) {
@@ -172,7 +172,7 @@ TEST(PlanChecks, BackwardThatReadsWhatItsForwardMadeFirst) {
       if (access.buffer == Buffer::routing) access.again = false;
     named = task.name();
   });
-  expect_named(first, named, "reads routing of a forward that runs again, expected what it made last");
+  expect_named(first, named, "reads routing of the first forward, expected that of the repeated one");
 }
 
 }  // namespace

@@ -9,16 +9,16 @@
 
 namespace moe {
 
-using Edges = std::vector<std::vector<int>>;  // by task, its predecessors
+using Edges = std::vector<std::vector<int>>;  // for each task, the ids of its predecessors
 
 template <class... Args>
 [[noreturn]] void broken(const Task& task, fmt::format_string<Args...> text, Args&&... args) {
   throw WrongResult(fmt::format("plan: {}: {}", task.name(), fmt::format(text, std::forward<Args>(args)...)));
 }
 
-// The tasks that are ordered before a task, as a number of tasks at the head of each lane's queue. A lane runs its
-// queue in order, so a task that is ordered after one of a lane's tasks is ordered after all earlier tasks of that
-// lane. Memory: tasks x lanes numbers.
+// For each task, the tasks that are ordered before it. A lane runs its queue in order, so a task that is ordered after
+// one of a lane's tasks is ordered after all earlier tasks of that lane. One number per task and lane is therefore
+// enough: how many tasks from the front of the lane's queue are ordered before the task.
 class Ancestors {
  public:
   /// Orders tasks by dependencies and lanes; every task must have a larger id than the tasks before it.
@@ -29,11 +29,12 @@ class Ancestors {
 
  private:
   size_t lanes_;
-  std::vector<uint32_t> lane_, place_;  // by task: its lane, and its position in the lane's queue
-  std::vector<uint32_t> known_;         // by task and lane: the number of the lane's tasks before it
+  std::vector<uint32_t> lane_, place_;  // for each task: its lane, and its position in the lane's queue
+  std::vector<uint32_t> known_;         // for each task and lane: the number of the lane's tasks before it
 };
 
-// Each check throws WrongResult naming the task that breaks its rule. Ids, lanes and order must be checked first.
+// Each check throws WrongResult naming the task that breaks its rule. They require that the plan's ids, lanes and order
+// have been checked already.
 void check_gradients(const Plan& plan, const Ancestors& ancestors);
 void check_step(const Plan& plan, const Ancestors& ancestors);
 void check_rows(const Plan& plan);
