@@ -20,7 +20,7 @@ namespace {
 void replicated_part(LayerBuilder& b) {
   b.whole(TaskKind::dispatch);
   b.whole(TaskKind::expert);
-  if (b.pass().phase == Phase::forward) b.whole(TaskKind::allreduce);  // its transpose sends nothing
+  if (b.pass().phase == Phase::forward) b.whole(TaskKind::allreduce);  // its backward sends nothing
   b.whole(TaskKind::combine);
 }
 

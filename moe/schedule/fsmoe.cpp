@@ -1,5 +1,6 @@
 // FSMoE (ASPLOS'25, sections 4 and 5): AlltoAll between nodes, AllGather/ReduceScatter inside nodes and experts
-// overlap; inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr. Separate r_f and r_b, gradients partitioned adaptively.
+// overlap; the inter lane runs D1..Dr [GAR] C1..Cr, the intra lane G1..Gr S1..Sr. Separate degrees r_f and r_b,
+// gradients partitioned adaptively.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -22,9 +23,10 @@ const Schedule kFsmoe{"fsmoe",
                       GradientPolicy::adaptive,
                       fsmoe_order};
 
-// fsmoe with the backwards of experts and attention in halves: the gradients of an expert's input are sent at once, and
-// those of its weights are computed after all of them, while the last chunks are in transit (as Lancet, MLSys'24,
-// schedules weight gradients). Those of attention's weights are computed while MP ranks sum the gradients of its input.
+// fsmoe with the backwards of experts and attention in halves. Each chunk's gradient of the experts' input is sent at
+// once; the gradients of the experts' weights are computed after those of all chunks, while the last chunks are in
+// transit (as Lancet, MLSys'24, schedules weight gradients). The gradients of attention's weights are computed while MP
+// ranks sum the gradients of its input.
 
 void halves_order(LayerBuilder& b) {
   fsmoe_order(b);

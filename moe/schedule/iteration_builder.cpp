@@ -20,8 +20,8 @@ void IterationBuilder::transfer(const Pass& from) {
   pass_ = nullptr;
 }
 
-// Ends have the layer numbers before the first and after the last layer. If MP ranks share the vocabulary, each
-// computes its part for the tokens of all of them.
+// The embedding has the layer number before the first layer, the head the one after the last. If the vocabulary is
+// sharded over MP, each rank computes its shard's part for the tokens of all MP ranks.
 int IterationBuilder::embed(const Pass& pass) {
   Pass before = pass;
   before.layer = kEmbeddingLayer;
@@ -79,7 +79,7 @@ bool IterationBuilder::rows_apart() const {
   return spans(GroupKind::mp) && traits_of(schedule_.flow).holds == Tokens::own;
 }
 
-// Adds the AllGather of rows if each MP rank has only those of its own tokens.
+// Adds an AllGather of an end's input rows if each MP rank has only the rows of its own tokens.
 IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
   if (!rows_apart()) return rows;
   const int id = push(TaskKind::end_allgather, rows.after);
@@ -88,7 +88,7 @@ IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
   return {{id}, last().writes.front()};
 }
 
-// Adds the sum over MP of the output of `made`; without MP, that output is the sum.
+// Adds the sum over MP of the output of task `made`, written to `sum`; without MP, `made` itself writes `sum`.
 IterationBuilder::Chain IterationBuilder::sum_of_end(int made, const Access& sum) {
   if (!spans(GroupKind::mp)) return {{made}, sum};
   const int id = push(rows_apart() ? TaskKind::end_reducescatter : TaskKind::end_allreduce, {made});
@@ -159,14 +159,15 @@ StepBuilder::StepBuilder(Plan& plan, IterationBuilder& builder)
           task.id);
 }
 
-// Returns the tasks that make a layer's gradients: all of them exist after its attentions. Ends without tasks have
-// theirs with those of the neighbouring layer.
+// Returns the tasks after which all gradients of a layer exist: its attentions. Gradients of an end without tasks count
+// as made by the neighbouring layer.
 const std::vector<int>& StepBuilder::makers_of(int layer) {
   if (plan_.is_end(layer) && plan_.vocabulary > 0) return makers(layer < 0 ? TaskKind::embed : TaskKind::head, layer);
   return makers(TaskKind::attention, std::clamp(layer, 0, plan_.layers - 1));
 }
 
-// The sum for gates and norms is short, and every layer's step waits for it, so it precedes slices that are as late.
+// The sum for gates and norms is short and every layer's step waits for it, so it is sent before slices that become
+// ready at the same time.
 void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
   const std::vector<int> layers = layers_of(left.stage);
   builder_.begin_left(left.stage, layers.front(), ready, of_experts);
@@ -184,7 +185,7 @@ void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, con
   if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
 }
 
-// A dense layer without norms has no replicated weights.
+// Sums the gradients of a stage's replicated weights. A dense layer without norms has none.
 void StepBuilder::sum_alike(int stage) {
   std::vector<Gradient> all;
   const std::vector<int> layers = layers_of(stage);
@@ -220,8 +221,8 @@ void StepBuilder::sum(int stage, const std::vector<Gradient>& gradients) {
   builder_.step(last.sent_by(), stage, last.layer, after, static_cast<int>(plan_.slices.size()) - 1);
 }
 
-// Returns, by gradient, the tasks that send it. Counts finished stages alone, because slices of the others are numbered
-// from their own stage's gradients on.
+// Returns, for each gradient, the tasks that send it. Only finished stages count, because the slices of the others do
+// not yet have their final gradient numbers.
 std::vector<std::vector<int>> StepBuilder::senders(const std::vector<int>& finished) const {
   std::vector<int> tasks(plan_.slices.size(), -1);
   std::vector<std::vector<int>> senders(plan_.gradients.size());
@@ -239,7 +240,7 @@ std::vector<std::vector<int>> StepBuilder::senders(const std::vector<int>& finis
   return senders;
 }
 
-// Returns the layers of a stage and its ends, in the order in which their gradients are summed.
+// Returns the layers and ends of a stage in the order in which the optimizer updates them, the last layer first.
 std::vector<int> StepBuilder::stepped(int stage) const {
   std::vector<int> all = layers_of(stage);
   std::ranges::reverse(all);
@@ -253,7 +254,7 @@ std::vector<int> StepBuilder::stepped(int stage) const {
 }
 
 void StepBuilder::step() {
-  std::map<int, std::vector<int>> sums;  // by layer: the sums, and the makers of gradients that are not summed
+  std::map<int, std::vector<int>> sums;  // for each layer, the tasks that its optimizer task waits for
   std::vector<int> all(stages());
   std::iota(all.begin(), all.end(), 0);
   const std::vector<std::vector<int>> sent_by = senders(all);
@@ -266,7 +267,7 @@ void StepBuilder::step() {
       const std::vector<int>& made = makers_of(layer);
       sums[layer].insert(sums[layer].end(), made.begin(), made.end());
     }
-  std::map<int, int> stored;  // by layer
+  std::map<int, int> stored;  // for each layer, its store task
   for (int stage = stages(); stage-- > 0;)
     for (const auto& [layer, after] : stores(stage, sent_by))
       stored[layer] = builder_.step(TaskKind::store, stage, layer, after);
@@ -285,8 +286,8 @@ void StepBuilder::step() {
   }
 }
 
-// Returns a stage's layers whose experts the host keeps, in the order in which their gradients are made, and the tasks
-// after which these are whole. `sent_by`: by gradient, the tasks that send it.
+// Returns the layers of a stage with offloaded experts, in the order in which their gradients are made, each with the
+// tasks after which these gradients are complete. `sent_by`: for each gradient, the tasks that send it.
 std::vector<std::pair<int, std::vector<int>>> StepBuilder::stores(int stage,
                                                                   const std::vector<std::vector<int>>& sent_by) {
   std::vector<std::pair<int, std::vector<int>>> stores;
@@ -308,7 +309,8 @@ void StepBuilder::store(int stage) {
     builder_.finish(TaskKind::store, stage, layer, after);
 }
 
-// Sums a tied embedding. `sums`: by layer, the tasks that its step waits for. The ends' own sums come first.
+// Adds the sum of a tied embedding over both end stages, after the sums of the ends themselves. `sums`: for each layer
+// or end, the tasks that its optimizer task waits for; the new sum replaces those of both ends.
 void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
   std::set<int> after;
   for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());
@@ -317,7 +319,7 @@ void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
     sums[end].push_back(builder_.step(TaskKind::tied_gradient, stage, end, all));
 }
 
-// Adds the norm. `norms`: by stage, the task that its steps wait for.
+// Adds the norm of the gradients. Sets `norms`: for each stage, the task that its optimizer tasks wait for.
 void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::vector<int>& norms) {
   std::vector<int> squares;
   for (int stage = stages(); stage-- > 0;) {
@@ -333,7 +335,8 @@ void StepBuilder::add_norms(const std::map<int, std::vector<int>>& sums, std::ve
     norms[stage] = builder_.step(TaskKind::norm, stage, layers_of(stage).front(), squares);
 }
 
-// Gathers in the order of the steps; gates and norms after the steps of all layers.
+// Adds the gathers of a stage's weights in the order of the optimizer's tasks; replicated weights follow after all of
+// these.
 void StepBuilder::gather(int stage) {
   const int first = layers_of(stage).front();
   std::map<int, int> steps;

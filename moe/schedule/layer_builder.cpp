@@ -18,7 +18,7 @@ int LayerBuilder::push_dense(TaskKind kind, Buffer writes) {
   return id;
 }
 
-// Converts the chunks to another number of parts: each new part waits for all old ones.
+// Changes the number of chunks; each new chunk waits for all old ones.
 void LayerBuilder::regroup(int parts) {
   if (chunks_.size() == static_cast<size_t>(parts)) return;
   std::vector<int> after;
@@ -49,7 +49,8 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.writes.push_back(chain.data);
 }
 
-// A backward reads stored activations. Stores the tasks that make gradients of the experts.
+// Adds the activations that an expert task of a backward reads, and records the task as a maker of the experts'
+// gradients.
 void LayerBuilder::keep_expert(Task& task) {
   task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
   if (task.kind == TaskKind::expert_dx) {
@@ -73,8 +74,9 @@ void LayerBuilder::expert_weights(int c) {
   keep_expert(task);
 }
 
-// The shared expert waits for the same tasks as the MoE part: its tasks come first on their lanes, so that it overlaps
-// with the first exchange. If MP ranks have tokens of their own, it gathers the tokens that its shards process.
+// Adds the shared expert, which waits for the same tasks as the MoE part. Its tasks come first on their lanes, so it
+// overlaps with the first exchange. If each MP rank has its own tokens, the tokens are gathered first, because every
+// shard of the shared expert processes all of them.
 void LayerBuilder::begin_shared(const Access& tokens) {
   shared_ = {};
   if (!shared_expert_) return;
@@ -100,7 +102,7 @@ void LayerBuilder::end_shared() {
   std::swap(dense_, shared_);
 }
 
-// Adds the task that combines all chunks.
+// Adds a task that waits for all chunks and reads all of them.
 void LayerBuilder::join_chunks(TaskKind kind, Buffer writes) {
   std::vector<int> tails = shared_.after;
   for (const Chain& chain : chunks_) tails.insert(tails.end(), chain.after.begin(), chain.after.end());
@@ -116,7 +118,7 @@ void LayerBuilder::attention_forward() {
   attention(Buffer::hidden);
 }
 
-// Returns the tokens that the gate reads.
+// Adds attention and the gather of tokens that precedes the gate; returns the tokens that the gate reads.
 Access LayerBuilder::dense_forward() {
   attention_forward();
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
@@ -127,7 +129,7 @@ Access LayerBuilder::dense_forward() {
   return hidden;
 }
 
-// Repeats the forward once the gradient of its output exists, because only its output was kept.
+// Repeats the forward, because only its output was kept. The repetition begins when the gradient of the output exists.
 void LayerBuilder::forward_again() {
   Forward& before = found();
   Chain first{dense_.after, before.input};
@@ -162,13 +164,14 @@ void LayerBuilder::dense_backward() {
   if (shared_expert_) last().reads.push_back(shared_.data);
   if (flow.gates == Tokens::esp_groups) push_dense(TaskKind::tokens_reducescatter, Buffer::token_gradients);
   if (flow.gates == Tokens::own) push_dense(TaskKind::mp_allgather, Buffer::gathered_input);
-  // If the slice has a lane of its own network, it overlaps with all of the dense part. If it shares a lane with the MP
-  // collectives, it waits for the first of them, as attention does, and overlaps with attention.
+  // A slice whose lane has no MP collectives overlaps with the whole dense part. If it shares the lane with them, it
+  // waits for the first MP collective, as attention does, and overlaps with attention.
   if (slots().beside_dense && gradients_after_mp()) next_gradient();
   attention(Buffer::input);
 }
 
-// Reads the keys and values of earlier parts, or adds to their gradients; in a backward, waits for later parts.
+// For samples in parts: a forward's attention waits for that of the previous part, whose keys and values it reads; a
+// backward's waits for the next part, which adds to the gradients of keys and values.
 void LayerBuilder::join_parts() {
   attentions_[{pass_->phase, pass_->micro_batch, pass_->layer}] = last().id;
   last().writes.push_back(whole_of(Buffer::keys_values));
@@ -176,8 +179,9 @@ void LayerBuilder::join_parts() {
     last().reads.push_back({Buffer::keys_values, pass_->phase, pass_->layer, 0, 1, *other});
 }
 
-// If ranks share samples, whole samples' keys and values come before attention, and in a backward their gradients are
-// sent back after it. No task of the pass waits for attention_dw, which overlaps with the sum over MP.
+// Under context parallelism, the keys and values of whole samples are gathered before attention, and in a backward
+// their gradients are sent back after it. No task of the pass waits for attention_dw, so it overlaps with the sum over
+// MP.
 void LayerBuilder::attention(Buffer sum) {
   if (ring_blocks_ > 0) return ring_attention(sum);
   const Access input = dense_.data;
@@ -197,7 +201,8 @@ void LayerBuilder::attention(Buffer sum) {
   sum_attention(sum, input, id);
 }
 
-// Adds the sum over MP and, after `made`, the half of a backward for which nothing waits.
+// Adds the sum over MP and, in a backward with halves, attention_dw after task `made`. No task of the pass waits for
+// it.
 void LayerBuilder::sum_attention(Buffer sum, const Access& input, int made) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
   push_dense(own ? TaskKind::mp_reducescatter : TaskKind::mp_allreduce, sum);
@@ -206,7 +211,8 @@ void LayerBuilder::sum_attention(Buffer sum, const Access& input, int made) {
   last().reads = {input, whole_of(Buffer::attention_hidden)};
 }
 
-// Queries, keys and values come before the ring, and the output's projection after it; in a backward, the opposite.
+// A forward computes queries, keys and values before the ring and the output's projection after it; a backward goes in
+// the opposite order.
 void LayerBuilder::ring_attention(Buffer sum) {
   const Access input = dense_.data;
   int id = -1;
@@ -226,11 +232,11 @@ void LayerBuilder::ring_attention(Buffer sum) {
   sum_attention(sum, input, id);
 }
 
-// The heads take one block of keys and values after the other, first the rank's own. Meanwhile each rank sends the
-// block to the next rank, and receives the next one into one of two places: that of the last block but one, if that is
-// not the rank's own. In a backward the gradients of a block follow it from rank to rank, each of which adds its own
-// beside the heads of the next block, and return to the block's rank in the end. Heads write theirs into one of two
-// places too.
+// The heads process one block of keys and values at a time, the rank's own block first. Meanwhile each rank sends the
+// current block to the next rank and receives the following one. Received blocks alternate between two buffers, so a
+// receive waits until the heads have read the previous block in its buffer. In a backward, the gradients of a block
+// travel behind it: each rank adds its own while the heads process the next block, and in the end they return to the
+// block's rank. Gradients that the heads write also alternate between two buffers.
 void LayerBuilder::ring() {
   const Chain begin = dense_;
   const bool forward = pass_->phase == Phase::forward;
@@ -272,8 +278,8 @@ void LayerBuilder::ring() {
   dense_ = {{forward ? heads.back() : gradients.back()}, whole_of(forward ? Buffer::mixed : Buffer::keys_values)};
 }
 
-// Sums the gradients of keys and values over the ranks that share samples. Each rank then adds the contribution of its
-// own tokens' keys and values to the gradient of its input.
+// Sums the gradients of keys and values over CP. Each rank then adds the part of its input's gradient that comes from
+// its own tokens' keys and values.
 int LayerBuilder::keys_values_backward() {
   const Access partial = dense_.data;
   last().writes.push_back(whole_of(Buffer::all_keys_values));
@@ -284,15 +290,15 @@ int LayerBuilder::keys_values_backward() {
   return id;
 }
 
-// If no task makes the output's gradient, the loss does. Otherwise, the pass begins after the whole pass of the layer
-// behind it, so the times of a stage's passes add up.
+// If no task of the plan makes the output's gradient, the forward's output takes its place. Otherwise, the pass begins
+// after the end of the next layer's pass, so the times of a stage's passes add up.
 void LayerBuilder::begin_backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   wait_for_weights(dense_.after);
 }
 
-// Returns the task after which the dense part's gradients exist.
+// Ends the backward; returns the task after which the dense part's gradients exist.
 int LayerBuilder::end_backward() {
   const int end = halves() ? attention_halves_.at({pass_->micro_batch, pass_->layer}) : dense_end();
   pieces_left();
@@ -302,8 +308,8 @@ int LayerBuilder::end_backward() {
   return end;
 }
 
-// A dense layer's feed-forward is sharded over MP like attention: its input is whole on every rank, and the same
-// collectives sum its parts.
+// Adds a dense layer's feed-forward. It is sharded over MP like attention: every MP rank has the whole input, and the
+// same collectives sum the ranks' parts of the output.
 void LayerBuilder::ffn(Buffer sum) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own, forward = pass_->phase == Phase::forward;
   const Access input = dense_.data;
@@ -324,8 +330,8 @@ int LayerBuilder::ffn_forward() {
   return found().end;
 }
 
-// All of it is dense part: if a slice beside it shares its lane with MP's collectives, it waits for the first of them.
-// Pieces that follow a layer's last AlltoAll come first, because there is none here.
+// The whole backward of a dense layer is dense part: a slice that shares a lane with MP collectives waits for the first
+// of them. Pieces that go after a layer's last AlltoAll are sent at the start, because a dense layer has no AlltoAll.
 int LayerBuilder::ffn_backward() {
   begin_backward();
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
@@ -347,7 +353,7 @@ int LayerBuilder::backward() {
   last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), d_output};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
-  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // from the start, on a lane of their own
+  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // gradients with their own lane start at once
   begin_shared(d_output);
   chunks_.assign(degree(), dense_);
   schedule_.moe_part(*this);
@@ -401,7 +407,7 @@ std::vector<Lane> lanes_of(LaneLayout layout, int stage) {
   return lanes;
 }
 
-// Returns whether a task sums gradients or gathers weights, except those of experts.
+// Returns whether a task is a collective for gradients or weights, excluding those of experts.
 bool shares_dense(TaskKind kind) {
   const TaskPart part = part_of(kind);
   return (part == TaskPart::gradients || part == TaskPart::gradient_norm || part == TaskPart::weights) &&
@@ -445,7 +451,7 @@ int StageLanes::lane_of(LaneKind kind, int stage) const {
   return static_cast<int>(std::ranges::find(first, lanes_.end(), kind, &Lane::kind) - lanes_.begin());
 }
 
-// Returns whether a group's collectives use the network, and so the lane, of the gradients.
+// Returns whether a group's collectives use the same network as the gradients, and therefore the same lane.
 bool StageLanes::shares_gradients(GroupKind group) const { return networks_[group] == networks_[GroupKind::dp]; }
 
 int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
@@ -469,7 +475,7 @@ PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
 
 bool PassBuilder::one_lane() const {
   const int ep = lane_of(GroupKind::ep), esp = lane_of(GroupKind::esp);
-  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // gradients share the lane
+  if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // the gradients use ESP's lane
   return ep == esp;
 }
 
@@ -498,8 +504,8 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   return last().id;
 }
 
-// Fetches the experts of the pass's layer unless the window has them. The fetch begins as soon as no earlier pass reads
-// its place any more, so it may run beside the pass before.
+// Adds the fetch of the experts of the pass's layer, unless the window has them. It waits only for the last task that
+// reads the same place of the window, so it can overlap with the previous pass.
 void PassBuilder::fetch_experts() {
   Window& window = windows_[pass_->stage];
   const ExpertWindow::Use use = window.layers.begin(pass_->layer);
@@ -520,8 +526,9 @@ bool PassBuilder::of_experts(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
-// Returns the other tasks that add to the gradients that `ready` made last: all chunks of experts, or other
-// micro-batches' backwards. Gradients of the dense part exist when a backward has ended, never during its last sum.
+// Returns all tasks other than `ready` that contribute to the same gradients: other chunks of experts, and the
+// backwards of other micro-batches. Gradients of the dense part count as complete only at the end of a backward, after
+// its last sum.
 std::vector<int> PassBuilder::made_by_others(int ready) const {
   std::vector<int> others;
   if (ready < 0) return others;
@@ -555,7 +562,8 @@ bool PassBuilder::made_here(size_t place) const {
   return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
 }
 
-// Sends a lane's pieces whose gaps are in [from, to], in order, until one is not made yet.
+// Sends the waiting pieces of a lane in order while their gaps are in [from, to]; stops at a piece whose gradients do
+// not exist yet.
 void PassBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
   for (size_t& next = pieces_[lane % lanes_.a_stage()].next; next < gaps.size(); ++next) {
@@ -578,21 +586,23 @@ void PassBuilder::begin_slices() {
   last_expert_ = -1;
 }
 
-// Waits for attention_dw of the next layer on the same stage, for which no other task waits.
+// Adds attention_dw of the next layer, if it is on the same stage, to `after`: no other task waits for it.
 void PassBuilder::wait_for_weights(std::vector<int>& after) const {
   if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
   const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
   if (behind != attention_halves_.end()) after.push_back(behind->second);
 }
 
-// Returns the micro-batch of the same samples' previous part or, in a backward, of their next part.
+// Returns the micro-batch with the previous part of the same samples or, in a backward, with the next part; empty if
+// there is none.
 std::optional<int> PassBuilder::part_waited_for() const {
   const bool forward = pass_->phase == Phase::forward;
   if (pass_->micro_batch % parts_ == (forward ? 0 : parts_ - 1)) return std::nullopt;
   return pass_->micro_batch + (forward ? -1 : 1);
 }
 
-// Messages between two stages arrive in the order sent.
+// Adds the previous transfer of the same kind and phase to `after`, because messages between two stages arrive in the
+// order in which they were sent.
 std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after) {
   int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];
   after.push_back(last - 1);
@@ -600,8 +610,8 @@ std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after)
   return after;
 }
 
-// Adds the receive only when it is needed, so that it delays no earlier task. It begins after the stage's previous
-// pass, so it needs no memory earlier, and overlaps with the send of that pass's output.
+// Adds the receive where its data is first read, so that it delays no earlier task. It begins after the stage's
+// previous pass, so its buffer is not needed earlier, and it overlaps with the send of that pass's output.
 PassBuilder::Chain PassBuilder::receive(int sent) {
   std::vector<int> after = ended_[pass_->stage];
   after.push_back(sent);

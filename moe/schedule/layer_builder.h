@@ -1,6 +1,7 @@
 #pragma once
-// Builds structures pass by pass: one layer's forward or backward of one micro-batch. A schedule only orders tasks on
-// lanes; data dependencies, lanes, omitted collectives (a group of one rank) and accesses are derived here.
+// Builds a plan's structure pass by pass; a pass is one layer's forward or backward of one micro-batch. A schedule only
+// says in which order tasks are issued. The builder derives dependencies, lanes and accesses, and omits collectives
+// over one rank.
 #include <array>
 #include <map>
 #include <optional>
@@ -14,7 +15,7 @@
 
 namespace moe::schedule {
 
-/// The lanes of a schedule's layout, and the lane of each task of a stage.
+/// The lanes of all stages in a schedule's layout, and the choice of a lane for each task.
 class StageLanes {
  public:
   StageLanes(LaneLayout layout, const GroupNetworks& networks, int stages, bool offloads = false);
@@ -22,12 +23,13 @@ class StageLanes {
   /// Returns the lanes of all stages, with empty queues.
   const std::vector<Lane>& all() const { return lanes_; }
   size_t a_stage() const { return a_stage_; }
-  /// Returns the lane of a group's collectives or, for the group `none`, the compute lane; -1 for a group of one rank.
+  /// Returns the index of the lane of a group's collectives; for GroupKind::none, of the compute lane; -1 for a group
+  /// of one rank.
   int of(GroupKind group, int stage) const;
   int of_gradients(int stage) const;
-  /// Returns the lane of a task of that kind. Copies have a lane of their own, or use that of the rows they rearrange;
-  /// receives from other stages have a lane of their own, so that they overlap with the stage's sends. Offloaded
-  /// experts have two lanes: the link to the host, and the host.
+  /// Returns the index of the lane of a task of that kind. Copies use the copy lane or, if the layout has none, the
+  /// lane of the rows that they rearrange. Receives have their own lane, so they overlap with the stage's sends. Tasks
+  /// of offloaded experts use the lane of the host's link or that of the host.
   int of(TaskKind kind, Flow flow, int stage) const;
 
  private:
@@ -47,12 +49,12 @@ class StageLanes {
 struct Pass {
   Phase phase = Phase::forward;
   int stage = 0, micro_batch = 0, layer = 0;
-  bool dense = false;  // a layer without experts, and so without a degree
+  bool dense = false;  // a dense layer, whose passes have no degree
   int degree = 1;
   LaneOrder order = {};              // order of G and S on the intra lane, if the schedule searches it
   GradientPlacement gradients = {};  // the slices that this backward sends
-  std::vector<int> ready = {};       // by slice, the task it waits for; if missing, the layer's forward
-  bool again = false;                // a forward that is repeated for its backward
+  std::vector<int> ready = {};       // for each slice, the task it waits for; missing: the layer's forward
+  bool again = false;                // the repetition of a forward in its backward
 };
 /// Properties that the layers of a builder share.
 struct LayersBuilt {
@@ -61,43 +63,43 @@ struct LayersBuilt {
   bool shared_expert = false;
   int stages = 1;
   bool recomputes = false;  // each backward begins by repeating its forward
-  int parts = 1;            // parts of samples, which are consecutive micro-batches
-  bool offloads = false;    // the host's memory keeps the experts
-  int ring_blocks = 0;      // of keys and values, under context parallelism with a ring
+  int parts = 1;            // parts per sample (LayerShape::parts); each is a micro-batch
+  bool offloads = false;    // experts are offloaded to the host
+  int ring_blocks = 0;      // ParallelShape::ring_blocks()
 };
-/// Marks in Pass::ready a slice of gradients that the pass itself makes, those of its experts.
+/// The entry in Pass::ready of a slice of experts' gradients that the same pass makes.
 inline constexpr int kMadeHere = -2;
 
 class PassBuilder {
  public:
   PassBuilder(const Schedule& schedule, const LayersBuilt& layers);
 
-  /// Returns the task that made the last gradients of the experts in the most recently added backward.
+  /// Returns the last task that makes experts' gradients in the most recently added backward.
   int last_expert() const { return last_expert_; }
   Structure take() { return std::move(structure_); }
 
   // Schedules call the following functions while a pass is added.
   int degree() const { return pass_->degree; }
   const Pass& pass() const { return *pass_; }
-  /// Returns whether AlltoAll (or, without one, gradients) and AllGather/ReduceScatter share a lane, so that only a
-  /// one-lane order makes sense.
+  /// Returns whether AllGather and ReduceScatter share a lane with AlltoAll or, if there is no AlltoAll, with the
+  /// gradients. Such a schedule needs one_lane_order().
   bool one_lane() const;
   /// Returns whether the group has more than one rank.
   bool spans(GroupKind group) const { return lane_of(group) >= 0; }
-  /// Sends the gradients that are placed in the MoE part, if any, at this point.
+  /// Adds the slice of gradients that is placed in the MoE part, if there is one, at this point of the order.
   void gradient_in_moe();
 
  protected:
-  struct Chain {  // the tasks that the next one waits for, and its input
+  struct Chain {  // the tasks that the next task waits for, and the data that it reads
     std::vector<int> after;
     Access data;
   };
-  struct Forward {  // the most recent forward of the layer, for its backward
+  struct Forward {  // the layer's most recent forward, as its backward needs it
     int end = -1;
     Pass pass = {};
     Access input = {};
     Buffer expert_input = Buffer::ordered, moe_output = Buffer::expert_out, output = Buffer::output;
-    Access shared_input = {};  // in a dense layer, the feed-forward's input
+    Access shared_input = {};  // of a dense layer: the feed-forward's input
   };
   Forward& found() { return forwards_[{pass_->micro_batch, pass_->layer}]; }
   int push(TaskKind kind, const std::vector<int>& after);
@@ -131,11 +133,12 @@ class PassBuilder {
   Structure structure_;
   const Pass* pass_ = nullptr;
   std::map<std::pair<int, int>, EnumArray<Phase, Chain, 2>> outputs_;  // by micro-batch and layer, then phase
-  std::map<std::pair<int, int>, std::vector<int>> experts_;            // likewise: backward tasks that make gradients
-  std::map<std::pair<int, int>, int> attention_halves_;    // likewise: attention_dw, if backwards have halves
-  std::map<std::tuple<Phase, int, int>, int> sent_;        // by phase, micro-batch and layer: the send
-  std::map<std::tuple<Phase, int, int>, int> attentions_;  // likewise, for samples in parts: attention or attention_dx
-  std::map<int, std::vector<int>> ended_;                  // by stage: the last tasks of the most recent pass
+  std::map<std::pair<int, int>, std::vector<int>> experts_;            // same keys: backward tasks that make gradients
+  std::map<std::pair<int, int>, int> attention_halves_;  // same keys: attention_dw, if backwards have halves
+  std::map<std::tuple<Phase, int, int>, int> sent_;      // by phase, micro-batch and layer: the send task
+  /// Same keys, for samples in parts: attention or attention_dx.
+  std::map<std::tuple<Phase, int, int>, int> attentions_;
+  std::map<int, std::vector<int>> ended_;  // by stage: the last tasks of the most recent pass
   int last_expert_ = -1;
 
  private:
@@ -154,14 +157,14 @@ class PassBuilder {
   size_t slice_of_pass_ = 0;
   int first_slice_ = 0;
   struct LanePieces {
-    int passed = 0;   // tasks of this backward on the lane so far
-    size_t next = 0;  // earlier pieces are sent or belong to other lanes
+    int passed = 0;   // number of this backward's tasks on the lane so far
+    size_t next = 0;  // the next piece; earlier ones are sent or belong to other lanes
   };
-  std::vector<LanePieces> pieces_;  // by lane of the stage
+  std::vector<LanePieces> pieces_;  // for each lane of the stage
   struct Window {
     ExpertWindow layers = {};
-    int place = 0;                                                 // of the present pass's layer
-    std::array<int, kWindowLayers> fetched{-1, -1}, read{-1, -1};  // by place: the fetch, the last task that reads it
+    int place = 0;                                                 // place of the current pass's layer
+    std::array<int, kWindowLayers> fetched{-1, -1}, read{-1, -1};  // for each place: its last fetch, its last reader
   };
   std::map<int, Window> windows_;  // by stage
 };
@@ -179,13 +182,13 @@ class LayerBuilder : public schedule::PassBuilder {
         shared_expert_(layers.shared_expert),
         recomputes_(layers.recomputes) {}
 
-  /// Adds a pass and returns its last task; for a backward, the task after which the dense part's gradients exist. The
-  /// forward's input is the output of the layer before if that was added; otherwise it comes from outside. The same
-  /// holds for the backward's.
+  /// Adds a pass and returns its last task; for a backward, returns the task after which the dense part's gradients
+  /// exist. A forward's input is the output of the previous layer if its forward was added, a backward's that of the
+  /// next layer's backward; otherwise the input comes from outside the plan.
   int add(const schedule::Pass& pass);
 
   // Schedules call the following functions while a pass is added.
-  /// Returns the number of ranks of the EP group; SAA has one phase for each.
+  /// Returns the number of ranks of the EP group, which is the number of SAA's phases.
   int peers() const { return peers_; }
   /// These add chunk c of the MoE part; a collective over one rank adds nothing.
   void dispatch(int c) { part(TaskKind::dispatch, c, degree()); }
@@ -194,7 +197,7 @@ class LayerBuilder : public schedule::PassBuilder {
   void expert(int c) { part(halves() ? TaskKind::expert_dx : TaskKind::expert, c, degree()); }
   void reducescatter(int c) { part(TaskKind::reducescatter, c, degree()); }
   void combine(int c) { part(TaskKind::combine, c, degree()); }
-  /// Adds the other half of chunk c's expert, for which no task of this pass waits; adds nothing in a forward.
+  /// Adds expert_dw of chunk c, for which no task of this pass waits; adds nothing in a forward.
   void expert_weights(int c);
   /// Adds part c of `parts`. If the number of parts changes, each new part waits for all earlier parts.
   void part(TaskKind kind, int c, int parts);
@@ -236,20 +239,22 @@ class LayerBuilder : public schedule::PassBuilder {
   bool shared_expert_, recomputes_;
   Chain shared_;  // the shared expert is a chain beside the MoE part
   std::vector<Chain> chunks_;
-  std::map<int, int> input_halves_;  // by chunk: the pass's expert_dx
+  std::map<int, int> input_halves_;  // for each chunk, the pass's expert_dx
 };
 
-/// Adds D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr: the order of one communication lane (FSMoE section 6.1's Tutel baseline).
+/// Adds the MoE part in the order D1 G1 .. Dr Gr [GAR] S1 C1 .. Sr Cr, for a single communication lane (the Tutel
+/// baseline in FSMoE section 6.1).
 void one_lane_order(LayerBuilder& b);
 
-/// Adds inter D1..Dr [GAR] C1..Cr, intra G1..Gr S1..Sr (FSMoE section 4.2); on one lane, the order above.
+/// Adds the MoE part with D1..Dr [GAR] C1..Cr on the inter lane and G1..Gr S1..Sr on the intra lane (FSMoE section
+/// 4.2); with a single lane, one_lane_order().
 void fsmoe_order(LayerBuilder& b);
-/// Adds the same order, with the gradients of experts' weights after those of their inputs.
+/// Adds the order of fsmoe_order(), then expert_dw of all chunks.
 void halves_order(LayerBuilder& b);
 
 }  // namespace moe
 
-// The buffers that the tasks of the MoE part write.
+// Returns the buffer that a task of the MoE part writes.
 
 namespace moe::schedule {
 

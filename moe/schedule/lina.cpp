@@ -1,4 +1,5 @@
-// Lina (section 4.2): as lina-partition, with the AlltoAll's micro-ops pipelined with the expert's.
+// Lina (section 4.2): as lina-partition, but the experts compute the rows of one AlltoAll micro-op while the next one
+// is sent.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 
@@ -12,8 +13,8 @@ const Schedule kLina{.name = "lina",
                      .moe_part = one_lane_order,
                      .holds_micro_ops = true};
 
-// Lina's baseline (section 2.2): AllReduce in DDP buckets on a communicator of its own, without coordination, so it
-// shares the network with the AlltoAlls.
+// Lina's baseline (section 2.2): AllReduces in DDP buckets on their own communicator. Nothing coordinates them with the
+// AlltoAlls, so both share the network's bandwidth.
 
 const Schedule kLinaBaseline{
     .name = "lina-baseline",
@@ -25,7 +26,7 @@ const Schedule kLinaBaseline{
     .pieces = Pieces::fused};
 
 // Lina's fixed scheduling (section 4.1): AllReduce of fused gradients between the AlltoAll pairs of two MoE layers,
-// regardless of the tasks that still run.
+// even if the tasks before them still run.
 
 const Schedule kLinaFixed{.name = "lina-fixed",
                           .summary = "fused gradients between the AlltoAll pairs of two MoE layers (Lina, fixed)",

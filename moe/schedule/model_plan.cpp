@@ -10,8 +10,9 @@
 namespace moe {
 namespace {
 
-// Sends one stage's gradients in the order in which they are made. Its slices enter the plan when they are sent; its
-// gradients enter it as one block when all are made.
+// The gradients of one stage, which are sent in the order in which they are made. A slice is added to the plan when it
+// is sent. The gradients are added as one block after all of them are made; until then, slices count gradients from the
+// stage's first one.
 class Sender {
  public:
   void made(int layer, int64_t bytes, int task, bool experts = false) {
@@ -22,7 +23,7 @@ class Sender {
   size_t count() const { return gradients_.size(); }
   void set_maker(size_t gradient, int task) { gradients_[gradient].made_by = task; }
 
-  /// Sends the next bytes as a slice of the plan; returns the task that made the last of them.
+  /// Adds the next `bytes` bytes to the plan as a slice; returns the task that made the last of them.
   int send(int64_t bytes, Plan& plan) {
     const auto holding = [&](int64_t byte) {
       return static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), byte) - ends_.begin());
@@ -35,7 +36,8 @@ class Sender {
     return gradients_[to].made_by;
   }
 
-  /// These add and send pieces: gradients that the schedule cuts, in the order in which they are made.
+  /// These add pieces, into which the schedule cuts gradients, in the order in which they are made, and send the first
+  /// `count` of them.
   void add_pieces(const std::vector<int64_t>& bytes, bool experts) {
     for (const int64_t piece : bytes) pieces_.push_back({piece, experts});
   }
@@ -61,7 +63,7 @@ class Sender {
     int64_t bytes;
     bool experts;
   };
-  std::vector<Piece> pieces_;  // pieces that wait
+  std::vector<Piece> pieces_;  // pieces that are not sent yet
   int64_t sent_ = 0;
 };
 
@@ -143,7 +145,7 @@ class ModelBuilder {
     pass.layer = last - 1;
     int end = forward_end_;
     if (ends(step) && model_.vocabulary > 0) end = builder.head(pass);
-    const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // the last one of the chunk
+    const bool sends = step.micro_batch == last_backward(model_.micro_batches, split_);  // this chunk's last backward
     Sender& sender = senders_[pass.stage];
     if (sends && ends(step)) made_by_end(model_.layers, model_.head_gradient_bytes, end, sender);
     for (pass.layer = last - 1; pass.layer >= first; --pass.layer)
@@ -156,7 +158,8 @@ class ModelBuilder {
     if (sends && step.chunk == pass.stage) finish(builder, pass.stage, end, sender);
   }
 
-  // Adds a layer's backward whose gradients wait for those of later micro-batches. Returns its last task.
+  // Adds a backward of a layer that sends no gradients, because later micro-batches contribute to them. Returns its
+  // last task.
   int keeping_backward(schedule::IterationBuilder& builder, schedule::Pass& pass) {
     pass.dense = cases_.is_dense(pass.layer);
     pass.degree = decision_.degree_backward;
@@ -166,7 +169,7 @@ class ModelBuilder {
     return builder.add(pass);
   }
 
-  // Adds a layer's last backward, beside which waiting gradients are sent. Returns its last task.
+  // Adds a layer's backward of the last micro-batch, during which waiting gradients are sent. Returns its last task.
   int sending_backward(schedule::IterationBuilder& builder, schedule::Pass& pass, Sender& sender) {
     const LayerCase& own_case = cases_.of(pass.layer);
     const BackwardDecision& decided = decision_.backwards[decision_of(model_, pass.layer)];
@@ -190,7 +193,7 @@ class ModelBuilder {
     return end;
   }
 
-  // Adds the gradient of the output projection or the embedding as one tensor.
+  // Adds the gradient of an end, the output projection or the embedding, as one tensor.
   void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
     if (bytes == 0 || plan_.shape.parallel.replicas() == 1) return;
     sender.made(layer, bytes, task);
@@ -208,7 +211,8 @@ class ModelBuilder {
     slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
     slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
     if (!in_pieces(schedule_)) return;
-    // Pieces of earlier layers and of this one's experts wait; those that have a place here are sent in order.
+    // Pieces of previous backwards and of this layer's experts are waiting. This backward sends as many of them, in
+    // order, as `gaps` has entries.
     pass.gradients.gaps = decided.gaps;
     if (schedule_.gradients != GradientPolicy::micro_ops)
       pass.gradients.gaps.assign(sender.waiting_pieces(), schedule_.gradients == GradientPolicy::fixed ? kAfterMoe : 0);
@@ -218,7 +222,7 @@ class ModelBuilder {
     sender.send_pieces(pass.gradients.gaps.size(), plan_, pass.ready, pass.gradients.experts);
   }
 
-  // Finishes a stage. `end`: the last task of its backwards.
+  // Adds the stage's remaining gradients and its optimizer. `end`: the last task of its backwards.
   void finish(schedule::IterationBuilder& builder, int stage, int end, Sender& sender) {
     std::vector<int> ready;
     std::vector<bool> experts;
@@ -241,7 +245,7 @@ class ModelBuilder {
   const ModelDecision& decision_;
   LayerCases cases_;
   StageSplit split_;
-  std::vector<Sender> senders_;  // by stage
+  std::vector<Sender> senders_;  // for each stage
   int forward_end_ = -1;         // the last task of the most recent forward
   Plan plan_;
 };
@@ -278,7 +282,7 @@ Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const M
     Decision d = with_split(schedule, decision.degree_forward, b.degree, 0);
     d.order_forward = decision.order_forward;
     d.order_backward = b.order;
-    if (schedule.gradients != GradientPolicy::adaptive) {  // adaptive allows both places
+    if (schedule.gradients != GradientPolicy::adaptive) {  // the adaptive policy has both places
       d.gar_in_moe_bytes = b.gar_in_moe_bytes;
       d.gar_beside_dense_bytes = b.gar_beside_dense_bytes;
     }
@@ -297,7 +301,7 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
   return plan;
 }
 
-// Answers questions about a model before it has a plan: which layers are decided, whether it is too large, its memory.
+// Properties of a model that are known before it has a plan: the layers with decisions, its size and its memory.
 
 int decided_layers(const ModelShape& model) { return stages_apart(model) ? model.layers : layers_in(model.split(), 0); }
 
@@ -311,7 +315,7 @@ ModelShape first_layers(ModelShape model, int layers) {
 
 size_t first_decision(const ModelShape& model, int stage) {
   StageSplit whole = model.split();
-  whole.virtual_stages = 1;  // as all chunks of a stage have equally many layers
+  whole.virtual_stages = 1;  // all chunks of a stage have equally many layers
   return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 

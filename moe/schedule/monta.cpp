@@ -1,5 +1,5 @@
-// MoNTA (Algorithms 1 and 2): the number of chunks and the best of O1, O2 and O3; no chunk is smaller than the least
-// size that is worth sending.
+// MoNTA (Algorithms 1 and 2): chooses the best of O1, O2 and O3 and the number of chunks, with a lower limit on the
+// size of a chunk.
 #include <array>
 
 #include "moe/schedule/layer_builder.h"
@@ -43,8 +43,8 @@ const Schedule kMontaBaseline{.name = "monta-baseline",
                               .flow = Flow::tensor,
                               .in_sequence = true};
 
-// MoNTA O1 (Figure 5, Eq. 11): each TP rank keeps only its share before the AlltoAll, and an AllGather inside the node
-// restores all rows; one chunk, so no re-layout is needed.
+// MoNTA O1 (Figure 5, Eq. 11): before the AlltoAll, each TP rank drops all rows except its share, and an AllGather
+// inside the node restores them. With one chunk, no re-layout copy is needed.
 
 namespace {
 
@@ -68,15 +68,16 @@ const Schedule kMontaO1{.name = "monta-o1",
                         .flow = Flow::dropped,
                         .in_sequence = true};
 
-// MoNTA O2 (Figure 7): N chunks; AllGather and re-layout copy of one overlap with the AlltoAll of the next; one expert
-// task waits for the last copy, and the same chain returns the partial sums.
+// MoNTA O2 (Figure 7): N chunks. AllGather and re-layout copy of one chunk overlap with the AlltoAll of the next. One
+// expert task waits for the last copy, and the same chain of chunks returns the partial sums.
 
 void monta_chunks(LayerBuilder& b) {
   const auto chain = [&](TaskKind exchange, TaskKind gather, TaskKind copy) {
     for (int c = 0; c < b.degree(); ++c) {
       b.part(exchange, c, b.degree());
       b.part(gather, c, b.degree());
-      if (b.degree() > 1 && b.spans(GroupKind::mp)) b.part(copy, c, b.degree());  // chunks interleave the layout
+      // The rows of gathered chunks are interleaved.
+      if (b.degree() > 1 && b.spans(GroupKind::mp)) b.part(copy, c, b.degree());
     }
   };
   chain(TaskKind::dispatch, TaskKind::allgather, TaskKind::copy);
@@ -94,7 +95,7 @@ const Schedule kMontaO2{
     .moe_part = monta_chunks,
     .flow = Flow::dropped};
 
-// MoNTA O3 (Figure 9): as O2, with the copies on a stream of their own, overlapping with the next AllGather.
+// MoNTA O3 (Figure 9): as O2, but the copies have their own stream, so a copy overlaps with the next AllGather.
 
 const Schedule kMontaO3{.name = "monta-o3",
                         .summary = "as monta-o2, the copy on its own lane under the next AllGather (MoNTA O3)",

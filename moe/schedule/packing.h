@@ -1,19 +1,20 @@
 #pragma once
-// Lina's packing controller (ATC'23, sections 4.2, 6.1 and 7.1): decides the number of experts per device from times
-// that training steps record.
+// Lina's packing controller (ATC'23, sections 4.2, 6.1 and 7.1), which chooses the number of experts per device from
+// times measured in training steps.
 
 namespace moe {
 
-/// Seconds of one micro-op of the experts, and of one of the AlltoAll, in a forward.
+/// Seconds of one micro-op of the experts and of one micro-op of the AlltoAll in a forward.
 struct MicroOpTimes {
   double expert_s = 0, alltoall_s = 0;
 };
 
-/// Returns whether Lina packs twice as many experts: as long as the experts' micro-op is shorter than the AlltoAll's.
+/// Returns whether Lina doubles the experts per device: it does if the experts' micro-op is shorter than the
+/// AlltoAll's.
 inline bool packs_further(const MicroOpTimes& times) { return times.expert_s < times.alltoall_s; }
 
-/// Decides at the 10th training step and at every fourth step after it. Each decision doubles the experts per device or
-/// keeps their number; once it is kept, later decisions double it only if the times change.
+/// Decides after the 10th training step and after every fourth step from then on. A decision either doubles the number
+/// of experts per device or keeps it. After it was kept once, it doubles only if the measured times change.
 class PackingController {
  public:
   static constexpr int kFirstStep = 10, kEvery = 4;
@@ -22,9 +23,9 @@ class PackingController {
   explicit PackingController(int most) : most_(most) {}
 
   int packing() const { return packing_; }
-  /// Returns whether step `step`, counted from 1, is one after which it decides.
+  /// Returns whether the controller decides after step `step`, counted from 1.
   static bool decides(int step) { return step >= kFirstStep && (step - kFirstStep) % kEvery == 0; }
-  /// Records a layer's forward of the step that runs.
+  /// Records the times of one layer's forward in the current step.
   void record(const MicroOpTimes& times) {
     sums_.expert_s += times.expert_s;
     sums_.alltoall_s += times.alltoall_s;
@@ -33,7 +34,8 @@ class PackingController {
   /// nothing changes. Returns whether experts must move before the next step.
   bool end_step(int step) {
     if (!decides(step)) return false;
-    const bool moves = packs_further(sums_) && 2 * packing_ <= most_;  // as many of both: sums compare as means do
+    // Both sums have equally many terms, so they compare as means do.
+    const bool moves = packs_further(sums_) && 2 * packing_ <= most_;
     if (moves) packing_ *= 2;
     sums_ = {};
     return moves;

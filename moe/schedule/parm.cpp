@@ -1,4 +1,4 @@
-// Parm (section V): S1 or S2, whichever is faster by its cost model.
+// Parm (section V): S1 or S2, whichever Parm's cost model predicts to be faster.
 #include <array>
 
 #include "moe/schedule/layer_builder.h"

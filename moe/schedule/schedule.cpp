@@ -38,7 +38,7 @@ void check_order(const Schedule& schedule, const LaneOrder& order, int degree) {
                     order, gathers, scatters, degree);
 }
 
-// Returns the gap of pieces for which a decision has none.
+// Returns the gap of a piece for which the decision has no entry.
 int default_gap(GradientPolicy policy) {
   if (policy == GradientPolicy::micro_ops) return kAtEnd;
   return policy == GradientPolicy::fixed ? kAfterMoe : 0;
@@ -191,7 +191,8 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
   const int64_t grain = bytes_of(dtype);
   std::vector<int64_t> pieces;
   const int64_t all = std::accumulate(tensors.begin(), tensors.end(), int64_t{0});
-  const int64_t most = std::max<int64_t>(1, kMostPieces - std::ssize(tensors));  // each may end in a shorter piece
+  // Each tensor may add one shorter piece.
+  const int64_t most = std::max<int64_t>(1, kMostPieces - std::ssize(tensors));
   require<BadInput>(
       schedule.pieces == Pieces::fused || all / micro_op_bytes < most,
       "micro-op-bytes: found {}, which cuts {} gradient bytes of a layer into {} pieces, expected at least "
@@ -204,7 +205,8 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
       if (bucket >= kBucketBytes) pieces.push_back(std::exchange(bucket, 0));
       continue;
     }
-    const int64_t count = (tensor + micro_op_bytes - 1) / micro_op_bytes;  // pieces of equal size, as in Lina
+    // A tensor's pieces have equal sizes, as in Lina.
+    const int64_t count = (tensor + micro_op_bytes - 1) / micro_op_bytes;
     for (int64_t i = 0; i < count; ++i)
       if (const Rows r = chunk_rows(tensor / grain, static_cast<int>(count), static_cast<int>(i)); r.count() > 0)
         pieces.push_back(r.count() * grain);

@@ -1,5 +1,6 @@
 #pragma once
-// A schedule is one file: a row of this table and a function that orders the MoE part's tasks on lanes.
+// Schedules. Each is defined in one file by a row of properties (Schedule) and a function that orders the MoE part's
+// tasks on lanes.
 #include <map>
 #include <memory>
 #include <span>
@@ -16,61 +17,64 @@ namespace moe {
 class LayerBuilder;
 class LayerPricer;
 
-/// The lanes that carry communication.
+/// The communication lanes of a schedule.
 ///   one_comm           one lane for all of it
 ///   by_network         one lane per network
 ///   by_network_copy    one lane per network, and one for re-layout copies
-///   by_network_gradient  one lane per network, and one for gradients that shares their network
+///   by_network_gradient  one lane per network, and one for gradients on the same network
 enum class LaneLayout : uint8_t { one_comm, by_network, by_network_copy, by_network_gradient };
-/// The degrees of a schedule: r = 1; one r for both phases; separate r_f and r_b; or one r such that a chunk of an
-/// AlltoAll has at most micro_op_bytes.
+/// The rule for a schedule's degrees. one: r = 1; shared: one r for both phases; apart: separate r_f and r_b; by_size:
+/// the smallest r with which a chunk of an AlltoAll has at most micro_op_bytes.
 enum class DegreePolicy : uint8_t { one, shared, apart, by_size };
 /// Where a backward sends the waiting gradients.
 ///   after         all of them after everything else
-///   beside_dense  some beside the dense part, the others after everything else
-///   adaptive      some inside the MoE part, the others beside the dense part
-///   micro_ops     pieces of fixed size, each started when its lane is idle and nothing else waits for it
-///   fixed         fused pieces between the last AlltoAll of this layer and what follows it on the lane
+///   beside_dense  some in parallel with the dense part, the others after everything else
+///   adaptive      some inside the MoE part, the others in parallel with the dense part
+///   micro_ops     pieces of fixed size; a piece starts when its lane is idle and no other task waits for the lane
+///   fixed         fused pieces after the last AlltoAll of this layer, before the lane's next task
 ///   own_lane      fused pieces from the start, on a lane of their own
 enum class GradientPolicy : uint8_t { after, beside_dense, adaptive, micro_ops, fixed, own_lane };
 /// How gradients are divided into pieces: each tensor cut into micro_op_bytes, or tensors fused until they reach
 /// kBucketBytes (PyTorch DDP's buckets).
 enum class Pieces : uint8_t { cut, fused };
 
-/// The orders of a whole iteration that a schedule searches (moe/search/wave.h). Tasks of a turn may be in any order;
-/// those of the next turn wait for all of them. Weight gradients stay in the turn of their backward.
-///   none          no search: passes follow each other, and each is ordered separately
-///   any           all orders: there are no turns
-///   pairs         a turn: a layer's forward, and a layer's backward of the micro-batch before, from the last layer on
-///   two_forwards  a turn: the forwards, or the backwards, of two micro-batches
-///   late_weights  a turn: the forward, or the backward, of a micro-batch
-///   in_turn       a turn: the forward, or the backward, of a layer
+/// The orders of a whole iteration that a schedule's search may choose (moe/search/wave.h). The passes of an iteration
+/// are divided into turns, which follow each other; inside a turn, tasks may have any order. Weight gradients belong to
+/// the turn of their backward.
+///   none          no search over the iteration: passes follow each other, and each is ordered separately
+///   any           all orders; no turns
+///   pairs         a turn has a layer's forward, and a backward of the previous micro-batch, from the last layer on
+///   two_forwards  a turn has the forwards, or the backwards, of two micro-batches
+///   late_weights  a turn has the forward, or the backward, of one micro-batch
+///   in_turn       a turn has the forward, or the backward, of one layer
 enum class IterationOrder : uint8_t { none, any, pairs, two_forwards, late_weights, in_turn };
 
 struct Schedule {
   std::string_view name;
-  std::string_view summary;  // one line for `list`
+  std::string_view summary;  // one line for the command `list`
   LaneLayout lanes;
   DegreePolicy degrees;
   GradientPolicy gradients;
-  /// Adds the MoE part of every chunk, and the points where gradients may be sent, in lane order, in either phase.
+  /// Adds the tasks of the MoE part of all chunks in lane order, and the points where gradients may be sent. Called for
+  /// both phases.
   void (*moe_part)(LayerBuilder&);
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
-  bool searched_order = false;   // the decision includes the order of G and S on the intra lane
-  bool holds_micro_ops = false;  // no micro-op starts between a combine's backward and its AlltoAll (Lina section 6.1)
-  bool in_sequence = false;      // nothing overlaps with the MoE part: the shared expert goes before it
-  bool halves_backward = false;  // experts and attention: first gradients of inputs, for which others wait
-  bool packs_experts = false;    // the decision includes the experts per device (Lina section 4.2)
+  bool searched_order = false;  // the search decides the order of G and S on the intra lane
+  /// No micro-op starts between the start of a combine's backward and its AlltoAll (Lina section 6.1).
+  bool holds_micro_ops = false;
+  bool in_sequence = false;      // nothing overlaps with the MoE part; the shared expert runs before it
+  bool halves_backward = false;  // experts and attention compute gradients of inputs first, those of weights later
+  bool packs_experts = false;    // the search decides the number of experts per device (Lina section 4.2)
   IterationOrder iteration = IterationOrder::none;
-  /// The schedules from which this one chooses; such a schedule has no tasks of its own.
+  /// The schedules from which this one chooses; it has no tasks itself. Empty for all other schedules.
   std::span<const Schedule* const> variants = {};
 
-  /// Returns whether the schedule orders the tasks of all passes of a model together.
+  /// Returns whether the schedule orders the tasks of a whole model together, instead of pass by pass.
   bool orders_iterations() const { return iteration != IterationOrder::none; }
 };
 
-/// Throws Unsupported, naming the schedule, with a formatted line unless `ok`.
+/// Throws Unsupported with the schedule's name and the formatted reason unless `ok`.
 template <class... Args>
 void require_usable(bool ok, const Schedule& schedule, fmt::format_string<Args...> text, Args&&... args) {
   if (!ok)
@@ -78,7 +82,8 @@ void require_usable(bool ok, const Schedule& schedule, fmt::format_string<Args..
                        .subject = fmt::format("schedule {}", schedule.name)});
 }
 
-/// Schedules in the order of `list`, as references to the objects to which `variants` point.
+/// A range of schedules, in the order of the command `list`. Elements are references to the same objects as `variants`
+/// points to.
 class ScheduleTable {
  public:
   class Iterator {
@@ -109,50 +114,55 @@ class ScheduleTable {
  private:
   std::span<const Schedule* const> rows_;
 };
-/// Schedules of a layer, which also order a model pass by pass; schedules only of models; all of both.
+/// schedules(): those that order a single layer, and a model pass by pass. iteration_schedules(): those that order only
+/// whole models. all_schedules(): both.
 ScheduleTable schedules();
 ScheduleTable iteration_schedules();
 ScheduleTable all_schedules();
-/// Returns the schedule of that name, of a layer or of models. Throws BadInput listing the known names.
+/// Returns the schedule of that name, among all_schedules(). Throws BadInput listing the known names.
 const Schedule& find_schedule(std::string_view name);
 
-/// The order of G and S on the intra lane, "GGSGSS"; empty: every G before any S.
+/// The order of AllGathers (G) and ReduceScatters (S) on the intra lane, such as "GGSGSS"; empty: every G before any S.
 using LaneOrder = std::string;
 
-/// Sizes of a gradient piece in Lina and DDP.
+/// Bytes of a gradient piece in Lina and DDP.
 inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
-/// The most tasks of a plan and the most pieces of a layer's gradients; more are refused. A task takes about 800 bytes.
+/// Limits on the tasks of a plan (a task takes about 800 bytes) and on the pieces of a layer's gradients; larger plans
+/// are refused.
 inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
-/// Special values of Decision::gaps: after the last task of a backward's MoE part; after the last task on the lane.
+/// Special values in Decision::gaps. kAfterMoe: after the last task of a backward's MoE part; kAtEnd: after the last
+/// task on the lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
 
-/// The decision of the search for one layer.
+/// The values that the search chooses for one layer.
 struct Decision {
   int degree_forward = 1, degree_backward = 1;
-  int64_t gar_in_moe_bytes = 0;        // adaptive: sent in the MoE part; the others go beside the dense part
-  int64_t gar_beside_dense_bytes = 0;  // beside_dense: sent beside it; the others go after everything else
-  int64_t gar_after_bytes = 0;         // adaptive: the part of the others that goes after everything else
+  /// adaptive: bytes sent in the MoE part; the others are sent beside the dense part.
+  int64_t gar_in_moe_bytes = 0;
+  int64_t gar_beside_dense_bytes = 0;  // beside_dense: bytes sent beside it; the others are sent after everything else
+  int64_t gar_after_bytes = 0;         // adaptive: bytes of the others that are sent after everything else
   int64_t micro_op_bytes = kMicroOpBytes;
   std::vector<int> gaps =
-      {};  // micro_ops: by piece, the tasks of this backward that precede it on its lane; missing entries: all
+      {};  // micro_ops: by piece, number of this backward's tasks before it on its lane; missing: all
   LaneOrder order_forward = {}, order_backward = {};
-  int packing = 1;                    // experts per device, in multiples of the case's own
+  int packing = 1;                    // factor on the case's experts per device
   const Schedule* variant = nullptr;  // the schedule chosen among `variants`
 };
 
-/// Returns the decision that sends `bytes` of the gradients in the first of the schedule's two places for
-/// them.
+/// Returns the decision that sends `bytes` bytes of the gradients in the first of the schedule's two places for
+/// gradients.
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
 
-/// Two places for gradients. Sending after everything else pays only if overlapping tasks would be slowed.
+/// The two places between which gradients are split. "after" everything else is worthwhile only under contention, if
+/// gradients would slow the tasks that they overlap with.
 enum class SplitPlaces { moe_dense, moe_after, dense_after };
-/// Returns the pairs of places between which one layer's gradients may be split.
+/// Returns the pairs of places between which the schedule may split a layer's gradients.
 std::span<const SplitPlaces> split_places(const Schedule& schedule, bool contended);
-/// Puts `first` of `all` bytes into the first of two places, and the rest into the second.
+/// Sets `decision` so that `first` of `all` bytes are sent in the first of the two places, and the rest in the second.
 void split_gradients(const Schedule& schedule, SplitPlaces places, int64_t first, int64_t all, Decision& decision);
 
-/// Throws BadInput for degrees or a gradient split that the schedule does not allow: DegreePolicy, GradientPolicy.
+/// Throws BadInput for degrees or a gradient split that the schedule's DegreePolicy or GradientPolicy does not allow.
 void check_decision(const Schedule& schedule, const Decision& decision);
 
 /// Throws Unsupported for a schedule that orders whole iterations.
@@ -161,27 +171,27 @@ void check_one_layer(const Schedule& schedule);
 /// Throws Unsupported if the schedule's flow is not defined for this parallel shape.
 void check_shape(const Schedule& schedule, const LayerCase& shape);
 
-/// Returns whether the schedule's gradients are split between two places: adaptive, beside_dense.
+/// Returns whether the schedule splits gradients between two places: GradientPolicy adaptive or beside_dense.
 bool splits_gradients(const Schedule& schedule);
-/// Returns whether the schedule's gradients are sent in pieces: micro_ops, fixed, own_lane.
+/// Returns whether the schedule sends gradients in pieces: GradientPolicy micro_ops, fixed or own_lane.
 bool in_pieces(const Schedule& schedule);
 
-/// Where a backward sends slices of gradients.
+/// The places where a backward sends slices of gradients.
 struct GradientSlots {
   bool in_moe = false, beside_dense = false, after = false;
   auto operator<=>(const GradientSlots&) const = default;
 };
 struct GradientPlacement {
   GradientSlots slots;
-  std::vector<int> gaps;      // Decision's, ascending
-  std::vector<bool> experts;  // by piece: gradients of experts, sent after the experts made them; empty: none
+  std::vector<int> gaps;      // as Decision::gaps, ascending
+  std::vector<bool> experts;  // for each piece: whether it has gradients of experts, over EDP; empty: no piece has
   auto operator<=>(const GradientPlacement&) const = default;
 };
 
-/// One phase alone (replayed by the search) or both in sequence (executed).
+/// The phases that a structure contains: one alone, for the search, or both in sequence, for execution.
 enum class Phases : uint8_t { forward, backward, both };
 
-/// Everything that a layer's structure depends on.
+/// All values on which a layer's structure depends.
 struct StructureKey {
   const Schedule* schedule = nullptr;
   Phases phases = Phases::both;
@@ -189,11 +199,11 @@ struct StructureKey {
   GradientPlacement gradients;
   LaneOrder order_forward, order_backward;
   GroupNetworks networks{};
-  int peers = 1;  // ranks of the EP group, if the structure depends on them
+  int peers = 1;  // ranks of the EP group if the structure depends on it, else 1
   bool shared_expert = false;
-  bool dense = false;       // no experts: degrees do not matter
-  bool recomputes = false;  // both phases: the backward begins by repeating the forward
-  int ring_blocks = 0;      // of keys and values
+  bool dense = false;       // a dense layer, on which degrees have no effect
+  bool recomputes = false;  // if both phases: the backward begins by repeating the forward
+  int ring_blocks = 0;      // ParallelShape::ring_blocks()
   auto operator<=>(const StructureKey&) const = default;
 };
 
@@ -201,31 +211,31 @@ StructureKey structure_key(const Schedule& schedule, const LayerOutline& layer, 
                            const GradientPlacement& gradients, Phases phases);
 std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 
-/// Returns the bytes of each gradient tensor that a rank sums over DP for one layer: attention's projections, which MP
-/// ranks share, and those of the shared expert.
+/// Returns the bytes of each gradient tensor of a layer that a rank sums over DP: its shards of attention's projections
+/// and of the shared expert.
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
-/// Cuts tensors into pieces as the schedule does, and returns the bytes of each piece. Throws BadInput for more than
+/// Returns the bytes of each piece into which the schedule cuts these tensors. Throws BadInput for more than
 /// kMostPieces pieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
-/// Cuts a layer's gradient_tensors() by pieces_of().
+/// Returns pieces_of() a layer's gradient_tensors().
 std::vector<int64_t> gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// Cuts the gradients of a rank's experts by pieces_of(), each of their matrices being a tensor (Lina section 4.2).
-/// Returns none if the schedule sums over EDP at the end, or if EDP has one rank.
+/// Returns pieces_of() the gradients of a rank's experts; each matrix of an expert is a tensor (Lina section 4.2).
+/// Empty if the schedule sums experts' gradients at the end, or if EDP has one rank.
 std::vector<int64_t> expert_gradient_pieces(const Schedule& schedule, const LayerCase& shape, int64_t micro_op_bytes);
 
-/// Returns the task after which the gradients of a layer's experts exist.
+/// Returns the last task that makes gradients of a layer's experts.
 int last_expert(const Structure& structure);
 
-/// These return the places at which `schedule` sends gradients, and their slices in the order of sending.
+/// These return the places where `schedule` sends gradients, and the slices in the order in which they are sent.
 GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, const LayerCase& shape,
                                const Decision& decision);
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision);
 
-/// Returns the case after a decision: with `packing` times as many experts per device and EP groups that are smaller by
-/// that factor; with Rounding::lcm, T_rank is a multiple of both degrees unless the case already sets a multiple.
-/// Throws Unsupported if `packing` does not divide, BadInput if the rows exceed the countable bytes.
+/// Returns the case with a decision applied. `packing` multiplies the experts per device and divides the size of EP
+/// groups. With Rounding::lcm, T_rank becomes a multiple of both degrees, unless the case already sets a multiple.
+/// Throws Unsupported if `packing` does not divide EP, BadInput if the rows have more than kMostBytes bytes.
 LayerCase decided_case(const LayerCase& shape, const Decision& decision);
 
 /// Returns the plan of one layer, forward and backward, checked.

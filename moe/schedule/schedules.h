@@ -1,5 +1,5 @@
 #pragma once
-// The schedules: their names by file, and their order in listings.
+// The objects of all schedules, and their order in listings.
 #include <array>
 
 #include "moe/schedule/schedule.h"
@@ -11,7 +11,7 @@ extern const Schedule kDsMoe, kDsMoeReplicated, kTutel, kTutelImproved, kPipemoe
     kMontaO3, kMonta, kLinaBaseline, kLinaFixed, kLinaPriority, kLinaPartition, kLina, kLinaPacked, kWave, kPair1f1b,
     kLancet, kFlowmoe, kChunkedEp;
 
-/// All schedules; those that order iterations come last.
+/// All schedules in the order of listings; those that order whole iterations come last.
 inline constexpr std::array kSchedules{
     &kDsMoe,         &kDsMoeReplicated,  &kTutel,   &kTutelImproved, &kPipemoeLina, &kFsmoeNoIio,   &kFsmoeNoPartition,
     &kFsmoe,         &kFsmoeInterleaved, &kFsmoeDw, &kParmS1,        &kParmS2Aas,   &kParmS2,       &kParm,

@@ -24,8 +24,8 @@ const Schedule kTutel{"tutel",
                       GradientPolicy::after,
                       one_lane_order};
 
-// Tutel-Improved (FSMoE section 6.3): PipeMoE with Gradient-AllReduce beside the non-MoE part; gradients that do not
-// fit there go after it.
+// Tutel-Improved (FSMoE section 6.3): PipeMoE with the gradients' AllReduce in parallel with the dense part; gradients
+// that do not fit there are sent after it.
 
 const Schedule kTutelImproved{"tutel-improved",
                               "as tutel, gradients beside the dense part's backward (FSMoE's Tutel-Improved)",
@@ -34,8 +34,8 @@ const Schedule kTutelImproved{"tutel-improved",
                               GradientPolicy::beside_dense,
                               one_lane_order};
 
-// PipeMoE with Lina's gradient micro-ops, FSMoE's baseline (FSMoE section 6.4): whenever their lane is idle and no
-// AlltoAll waits, the next piece of 30 MB starts; an AlltoAll that arrives then waits for it.
+// PipeMoE with Lina's gradient micro-ops, FSMoE's baseline (FSMoE section 6.4): a piece of 30 MB starts whenever the
+// lane is idle and no AlltoAll waits. An AlltoAll that becomes ready meanwhile waits for the piece.
 
 const Schedule kPipemoeLina{.name = "pipemoe+lina",
                             .summary = "as tutel, gradients in 30 MB pieces wherever the lane is idle (PipeMoE + Lina)",

@@ -1,5 +1,5 @@
 #pragma once
-// Builds the tasks of a whole iteration outside of its layers' passes: transfers between stages, a model's ends and the
+// Adds the tasks of an iteration that do not belong to a layer's pass: transfers between stages, a model's ends and the
 // optimizer's step.
 #include <map>
 #include <utility>
@@ -14,28 +14,31 @@ class IterationBuilder : public LayerBuilder {
  public:
   using LayerBuilder::LayerBuilder;
 
-  /// Sends a pass's output to the neighbouring stage, whose next pass of that micro-batch begins by receiving it.
+  /// Adds the send of a pass's output to the neighbouring stage. That stage's pass of the micro-batch adds the receive.
   void transfer(const Pass& from);
-  /// Adds a model's ends in the pass's phase and micro-batch. In a forward, embed() makes the first layer's input and
-  /// head() takes the last one's output; in a backward, head() makes that output's gradient and embed() takes the first
-  /// layer's. Both return the task that computes the end and makes its gradients.
+  /// These add an end of the model in the phase and micro-batch of `pass`, and return the task that computes it. In a
+  /// forward, embed() writes the first layer's input and head() reads the last layer's output; in a backward, head()
+  /// writes the gradient of that output and embed() reads the gradient of that input.
   int embed(const Pass& pass);
   int head(const Pass& pass);
-  /// Without a planned step: adds the slices that a stage has left, where `ready` has the task that each waits for and
-  /// `experts` is as in GradientPlacement.
+  /// Without a planned step: sends the slices of a stage that no backward sent. `ready`: for each slice, the task that
+  /// it waits for; `experts`: as in GradientPlacement.
   void finish(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts = {});
-  /// Also without a planned step: adds a task of a layer after the given ones; the optimizer's after all of the stage.
+  /// Without a planned step: these add a task of a layer that waits for `after`, and the optimizer's task, which waits
+  /// for all tasks of the stage.
   int finish(TaskKind kind, int stage, int layer, const std::vector<int>& after);
   void optimize(int stage, int layer);
-  /// Also without a planned step, right after optimize(): gathers the weights of a stage's layers from their replicas
-  /// (ZeRO 1), in the order in which the next forward reads them.
+  /// Without a planned step, directly after optimize(): adds the gathers of the weights of a stage's layers (ZeRO 1),
+  /// in the order in which the next forward reads them.
   void gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense);
 
-  /// With a planned step, replaces the start of finish(): the next slices are those that the stage has left.
+  /// With a planned step, these send the slices of a stage that no backward sent: begin_left(), send_left() for each
+  /// slice by its position in `ready`, end_left().
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
   void send_left(size_t place) { gradient(place); }
   void end_left() { pass_ = nullptr; }
-  /// Adds a task of Phase::step and returns it. `slice`: the slice of a sum of gradients.
+  /// Adds a task of Phase::step and returns its id. `slice`: the slice that a sum of gradients sends; -1 for other
+  /// tasks.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
   const std::vector<Task>& tasks() const { return structure_.tasks; }
   int stage_of(const Task& task) const { return structure_.lanes[task.lane].stage; }
@@ -47,24 +50,24 @@ class IterationBuilder : public LayerBuilder {
   Chain sum_of_end(int made, const Access& sum);
 
   Pass left_;
-  std::map<int, Chain> head_inputs_;  // by micro-batch: the rows that the output projection reads
+  std::map<int, Chain> head_inputs_;  // for each micro-batch, the rows that the output projection reads
 };
 
 /// Builds an iteration's step: sums of gradients that no backward sends, the norm of all gradients, one optimizer task
 /// per layer or end and, with ZeRO 1, the gathers after them. Each task waits only for its inputs.
 class StepBuilder {
  public:
-  /// The work that a stage has left after its last backward.
+  /// A stage after its last backward.
   struct Left {
     int stage = 0;
     int end = -1;          // the last task of its backwards
-    bool experts = false;  // no backward has a place for the experts' gradients
+    bool experts = false;  // the backwards do not send the experts' gradients
   };
 
   StepBuilder(Plan& plan, IterationBuilder& builder);
 
-  /// Sends the slices that a stage has left, where `ready` has the task that each waits for and `of_experts` is as in
-  /// GradientPlacement, and sums the gradients that no slice contains.
+  /// Sends the slices of a stage that no backward sent, and adds sums for gradients that no slice contains. `ready`:
+  /// for each slice, the task that it waits for; `of_experts`: as in GradientPlacement.
   void send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts);
   /// Adds the rest of the step after all stages have sent their remaining slices.
   void step();
@@ -89,7 +92,8 @@ class StepBuilder {
   Plan& plan_;
   LayerCases cases_;
   IterationBuilder& builder_;
-  std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;  // by kind and layer, in all backwards
+  /// By kind of task and layer: the tasks of all backwards that make gradients.
+  std::map<std::pair<TaskKind, int>, std::vector<int>> makers_;
 };
 
 }  // namespace moe::schedule
