@@ -21,13 +21,13 @@ struct Words {
   std::string gpu, size, network;
 };
 
-// Returns whether the word is NODESxGPUS or an attempt at it.
+// Returns whether the word has the form NODESxGPUS; either number may be missing.
 bool is_size(std::string_view word) {
   return word.find_first_not_of("0123456789x") == std::string_view::npos && std::ranges::count(word, 'x') == 1 &&
          word.size() > 1;
 }
 
-// Returns the parts before and after the first word that is a size; none if there is no such word.
+// Splits a name at its first size (is_size); empty if no word after the first is a size.
 std::optional<Words> words_of(const std::string& name) {
   for (size_t begin = 0; begin < name.size();) {
     const size_t end = std::min(name.find('-', begin), name.size());
@@ -45,7 +45,7 @@ std::optional<int> whole_from(std::string_view text, int least, int most) {
   return valid ? std::optional(value) : std::nullopt;
 }
 
-// Returns, by the name of a GPU, the preset that describes a node of it.
+// Returns pairs of a GPU's name and the preset that describes a node of it.
 std::vector<std::pair<std::string, std::string>> gpus() {
   std::vector<std::pair<std::string, std::string>> found;
   for (const std::string& preset : config_names("clusters"))
@@ -69,7 +69,7 @@ Profile node_of(const std::string& name, const std::string& gpu) {
             fmt::join(known, ", "), suggestion(gpu, known));
 }
 
-// Returns the bytes per second of each GPU's link.
+// Returns the rate of each GPU's link in bytes per second.
 double rate_of(const std::string& name, const std::string& network) {
   const size_t dash = network.find('-');
   const bool known = std::ranges::find(kNetworks, network.substr(0, dash)) != kNetworks.end();
@@ -88,8 +88,9 @@ struct SpreadGroup {
   int ranks_of_node() const { return ranks / nodes; }
 };
 
-// Returns how a group of `ranks` ranks is spread over nodes; none if no layout has such groups. By convention, a group
-// larger than a node has as many ranks on each as possible, any other as few: rows do not name a layout.
+// Returns how a group of `ranks` ranks is spread over nodes; empty if no layout has such a group. Rows do not say how
+// their group is spread, so by convention a group larger than a node has as many ranks per node as possible, and any
+// other group as few as possible.
 std::optional<SpreadGroup> spread(int ranks, const Profile& cluster) {
   std::optional<SpreadGroup> found;
   for (int of_node = 1; of_node <= cluster.ranks_per_node; ++of_node) {
@@ -127,8 +128,9 @@ class LinkModel {
 
   std::vector<CommRow>& rows() { return cluster_.comm; }
 
-  // An AlltoAll sends the other nodes' share over the GPU's own link. An AllReduce is a ReduceScatter in the node, a
-  // ring over the nodes for each rank's part of the result, and an AllGather in the node.
+  // Adds the rows of a group. In an AlltoAll, each GPU sends the share of the other nodes over its own link. An
+  // AllReduce is a ReduceScatter inside the node, a ring over the nodes for each rank's part of the result, and an
+  // AllGather inside the node.
   void add_group(const SpreadGroup& group) {
     const double others = (group.nodes - 1.0) / group.nodes * s_per_byte_;
     add(Op::alltoall, group.ranks, 0, others);

@@ -16,7 +16,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostLines = 3000;  // all pairs of 77 samples; for more samples, pairs are drawn
+constexpr size_t kMostLines = 3000;  // as many as 77 samples have pairs; with more samples, random pairs are drawn
 constexpr int kMostReweightings = 20;
 
 double residual(const Line& line, const FitSample& sample) {
@@ -30,7 +30,7 @@ std::vector<double> residuals(const Line& line, const std::vector<FitSample>& sa
   return all;
 }
 
-// Fits by least squares of weighted residuals.
+// Fits alpha >= 0 and beta by least squares of weighted residuals.
 Line weighted_least_squares(const std::vector<FitSample>& samples, const std::vector<double>& weights) {
   const auto count = static_cast<Eigen::Index>(samples.size());
   // Sizes and times are scaled to [0, 1], because 1e10 FLOPs in a matrix with ones would cost half the digits.
@@ -54,7 +54,7 @@ Line weighted_least_squares(const std::vector<FitSample>& samples, const std::ve
   return {0, terms.col(1).dot(seconds) / terms.col(1).squaredNorm() * time_scale / size_scale, true};
 }
 
-// Returns the line through two samples; none if it would fall, or start below 0.
+// Returns the line through two samples; empty if its alpha or beta would be negative.
 std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   const double ta = a.seconds / a.starts, tb = b.seconds / b.starts;
   const double beta = (tb - ta) / (b.size_of_one() - a.size_of_one());
@@ -63,7 +63,8 @@ std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   return Line{alpha, beta};
 }
 
-// Returns the least median of relative residuals over lines through two samples, or through one and the origin.
+// Returns the line with the smallest median of relative residuals, among the lines through two samples and those
+// through the origin and one sample.
 Line least_median_line(const std::vector<FitSample>& samples) {
   Line best;
   double least = std::numeric_limits<double>::infinity();
@@ -139,28 +140,28 @@ std::vector<bool> outliers(const std::vector<FitSample>& samples) {
   return distinct_sizes(those(samples, [&](size_t s) { return !off[s]; })) < 2 ? none : off;
 }
 
-// Idea: a curve is its seconds at size 0 and the increment of each piece. For fixed knots, these are relative least
-// squares with nonnegative increments. Knots are chosen in three ways: starting from all candidates, the one that
-// matters least is dropped; starting from none, the one that helps most is added; and single knots are exchanged while
-// that helps. Invariant: curves never fall. Errors of held-out sizes decide the number of pieces; the error of a fold
-// is taken with the number that is best on the other folds. Source: NNLS by Lawson and Hanson (1974, nnls.h); knots
-// forwards and backwards as in MARS (Friedman 1991).
+// Idea: a curve consists of its seconds at size 0 and the increment over each piece. For fixed knots, these follow from
+// least squares of relative errors with nonnegative increments. Knots are searched in three ways: backwards, dropping
+// from all candidates the knot whose loss costs least; forwards, adding to none the knot that helps most; and
+// exchanging single knots while that helps. Invariant: curves never fall. Cross-validation chooses the number of
+// pieces; the reported error of each fold uses the number that is best on the other folds. Source: NNLS by Lawson and
+// Hanson (1974, nnls.h); knots forwards and backwards as in MARS (Friedman 1991).
 
 namespace {
 
 using Sizes = std::vector<double>;
 
-constexpr size_t kMostCandidates = 24;  // for knots, spread evenly over the sizes if there are more
+constexpr size_t kMostCandidates = 24;  // limit for candidate knots; of more sizes, evenly spread ones are used
 constexpr int kMostExchanges = 20;
-constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative tolerance; error due to rounding
+constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative tolerance for equally good; rounding error
 
-// A curve from size 0 on: its seconds there, and its increments up to each bound.
+// A curve from size 0 on, given by its seconds at size 0 and its increment over each piece.
 struct Curve {
   Sizes bounds;  // ends of pieces; the last is the largest size
   Eigen::VectorXd increments;
   double squares = 0;  // sum of squared relative residuals
 
-  // Returns the share of a piece's increment that is reached at a size, above 1 beyond the last piece.
+  // Returns the share of a piece's increment that is reached at `size`: 0 to 1, and above 1 beyond the last piece.
   double share(double size, size_t piece) const {
     const double begin = piece == 0 ? 0 : bounds[piece - 1];
     const double part = std::max(0.0, (size - begin) / (bounds[piece] - begin));
@@ -195,7 +196,7 @@ class KnotSearch {
  public:
   explicit KnotSearch(const Points& samples) : samples_(samples), candidates_(candidates_of(distinct(samples))) {}
 
-  // Returns the best curves found with one piece, two pieces and so on; fewer than `most` if there are few sizes.
+  // Returns the best curve found for each number of pieces from 1 to `most`; fewer if there are too few sizes.
   std::vector<Curve> curves(int most) const {
     const size_t inner = std::min(static_cast<size_t>(most) - 1, candidates_.size());
     std::vector<Curve> best = dearest_kept(inner);
@@ -230,7 +231,7 @@ class KnotSearch {
     return curve;
   }
 
-  // Returns the best curve over all `choice`s, each with the knots of `change(knots, choice)`.
+  // Returns the best of the curves with the knots change(knots, choice), over all choices.
   template <class Choices, class Change>
   Curve best_of_each(const Sizes& knots, const Choices& choices, Change change) const {
     std::optional<Curve> best;
@@ -246,7 +247,8 @@ class KnotSearch {
     return *best;
   }
 
-  // Starts from all candidates and drops the knot that matters least; returns the curves by the number of inner knots.
+  // Starts from all candidates and repeatedly drops the knot whose loss costs least; returns the curve for each number
+  // of inner knots.
   std::vector<Curve> dearest_kept(size_t most) const {
     std::vector<Curve> by_count(most + 1);
     for (Curve curve = fit(candidates_);;) {
@@ -275,7 +277,7 @@ class KnotSearch {
   Sizes candidates_;
 };
 
-// Errors of held-out samples by number of pieces, for every sample and with the fold in which it was left out.
+// The errors of held-out samples, for each number of pieces, and the fold in which each sample was left out.
 class CrossValidation {
  public:
   CrossValidation(const Points& samples, int most) : errors_(static_cast<size_t>(most)) {
@@ -287,7 +289,8 @@ class CrossValidation {
     for (size_t fold = 0; fold < folds; ++fold) leave_out(samples, fold);
   }
 
-  // Returns the best number of pieces, ignoring the errors of the fold `without`; the fewest of equally good ones.
+  // Returns the number of pieces with the smallest error over all folds except `without`; the smallest of equally good
+  // numbers.
   size_t best_count(std::optional<size_t> without = std::nullopt) const {
     std::vector<double> sums;
     for (const auto& of_count : errors_) {
@@ -318,7 +321,7 @@ class CrossValidation {
     }
   }
 
-  std::vector<size_t> fold_;                 // by sample
+  std::vector<size_t> fold_;                 // for each sample
   std::vector<std::vector<double>> errors_;  // by number of pieces - 1 and sample
 };
 

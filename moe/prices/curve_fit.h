@@ -1,5 +1,5 @@
 #pragma once
-// Fits of measured seconds over sizes: straight lines, and curves of straight pieces.
+// Fits of measured seconds as a function of size: straight lines, and piecewise linear curves.
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,8 +8,7 @@
 
 namespace moe {
 
-/// The line t(n) = starts alpha + n beta (FSMoE section 4.1) through measured times, fitted by least squares, and the
-/// samples that are outliers of any such line.
+/// A measured time for the fit of a line t(n) = starts alpha + n beta (FSMoE section 4.1).
 struct FitSample {
   double size = 0;  // bytes or FLOPs
   double seconds = 0;
@@ -20,51 +19,53 @@ struct FitSample {
 
 struct Line {
   double alpha = 0, beta = 0;
-  bool clamped = false;  // the least squares gave alpha < 0, so beta is fitted again with alpha = 0
+  bool clamped = false;  // the first fit had alpha < 0, so beta was fitted again with alpha = 0
   double at(const FitSample& sample) const { return sample.starts * alpha + sample.size * beta; }
 };
 
-/// Fits seconds with equal weights for all samples, as the papers do; needs at least two sizes.
+/// Fits by ordinary least squares, as the papers do: all samples have equal weight. Needs at least two sizes.
 Line least_squares(const std::vector<FitSample>& samples);
-/// Fits in the same way with least squares of relative errors, so that short times have the same weight as long ones.
+/// Fits by least squares of relative errors, so that short times have the same influence as long ones. Needs at least
+/// two sizes.
 Line relative_least_squares(const std::vector<FitSample>& samples);
 
-/// A sample is an outlier if its relative residual |ln(measured / line)| exceeds both this number of standard
-/// deviations of the others' residuals and kLeastOutlier, below which a residual does no harm to a fit.
+/// A sample is an outlier if its relative residual |ln(measured / line)| exceeds both kOutlierDeviations standard
+/// deviations of the others' residuals and kLeastOutlier; a smaller residual does no harm to a fit.
 inline constexpr double kOutlierDeviations = 5, kLeastOutlier = 0.05;
-/// The fewest samples with which outliers are sought.
+/// With fewer samples than this, no sample counts as an outlier.
 inline constexpr size_t kFewestWithOutliers = 5;
 
-/// Returns, by sample, whether it is an outlier of the line that most samples share. That line is found by the least
-/// median of squared relative residuals over the lines through two samples (Rousseeuw 1984: sound if more than half of
-/// the samples are), then by reweighting: relative least squares of the kept samples, with a deviation of 1.4826 (1 + 5
-/// / (n - 2)) medians, until the set does not change. No outliers if fewer than two sizes would be left.
+/// Returns for each sample whether it is an outlier of the line that most samples share. The line starts as the one
+/// with the least median of squared relative residuals among the lines through two samples, which is right if more than
+/// half of the samples are sound (Rousseeuw 1984). Then relative least squares of the kept samples, with a standard
+/// deviation of 1.4826 (1 + 5 / (n - 2)) medians, are repeated until the outliers do not change. There are no outliers
+/// if fewer than two sizes would be left.
 std::vector<bool> outliers(const std::vector<FitSample>& samples);
 
 size_t distinct_sizes(const std::vector<FitSample>& samples);
 
-/// A measured curve as straight pieces that join and never fall, for measurements that one line does not fit.
+/// A continuous, nondecreasing curve of straight pieces, for measurements that one line does not fit.
 struct PiecewiseCurve {
   Points knots;  // ascending sizes from the least to the largest measured, nondecreasing seconds
-  /// Cross-validation: each size in turn (or, of more than kMostFolds sizes, each group of sizes) is left out. Knots
-  /// and seconds are fitted to the others, with the number of pieces that is best on them. The errors |predicted -
-  /// measured| / measured, by sample in the order of sizes; empty if fewer than two sizes would be left.
+  /// Cross-validation errors |predicted - measured| / measured of the samples, in the order of sizes. Each size in turn
+  /// (of more than kMostFolds sizes, each group of sizes) is left out, and a curve is fitted to the others, with the
+  /// number of pieces that is best on them. Empty if fewer than two sizes would be left.
   std::vector<double> held_out;
 
   /// Returns the seconds on the line through the two knots around a size; the outermost pieces extend beyond the ends.
   double seconds(double size) const;
-  /// These return the median and the largest of held_out; none if it is empty.
+  /// The median and the largest of held_out; no value if it is empty.
   std::optional<double> held_out_error() const, held_out_worst() const;
 };
 
 inline constexpr int kMostCurvePieces = 6;
 inline constexpr int kMostFolds = 24;
 
-/// Fits at most `most` pieces to (size, seconds) in any order; 1 is a line. Knots are sizes of samples. The seconds at
-/// them are relative least squares (each residual over the measured time) of nonnegative increments. The number of
-/// pieces is the one with the least mean error in cross-validation, the fewest of equally good ones. A search drops the
-/// knot that matters least, adds the one that helps most, and exchanges them one by one. Throws BadInput "WHAT: found
-/// ..., expected ..." for sizes or seconds that are not positive and finite, fewer than two sizes, or `most` below 1.
+/// Fits a curve of 1 to `most` pieces to (size, seconds) samples in any order. Knots are sizes of samples; the search
+/// for them is described in curve_fit.cpp. Seconds minimise the squared relative errors under nonnegative increments.
+/// Cross-validation chooses the number of pieces with the smallest mean error, the fewest of equally good ones. Throws
+/// BadInput "WHAT: found ..., expected ..." for sizes or seconds that are not positive and finite, fewer than two
+/// sizes, or `most` below 1.
 PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most = kMostCurvePieces);
 
 }  // namespace moe

@@ -21,7 +21,7 @@ namespace moe {
 namespace {
 
 constexpr double kFlat = 2;
-constexpr size_t kNamedInAWarning = 3;  // set-aside samples that a warning names
+constexpr size_t kNamedInAWarning = 3;  // limit for the set-aside samples that a warning names
 
 double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   double mean = 0, residual = 0, total = 0, most = 0;
@@ -34,7 +34,8 @@ double r_squared(const std::vector<FitSample>& samples, const Line& line) {
   return total > 0 ? std::max(1 - residual / total, std::numeric_limits<double>::lowest()) : 0;
 }
 
-// Returns each sample's error by the line of the other sizes; empty if too few sizes are left to fit.
+// Returns, for each sample, the relative error of the line that is fitted to the kept samples of all other sizes; empty
+// if too few sizes are left to fit.
 std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const std::vector<FitSample>& kept) {
   std::map<double, Line> without;
   for (const FitSample& sample : samples) {
@@ -59,7 +60,8 @@ bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }
 
-// Returns the limits that `fit` breaks; `worst`: the largest held-out error of kept samples.
+// Returns a text with the limits that `fit` exceeds; empty if none. `worst`: the largest held-out error of kept
+// samples.
 std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
@@ -74,7 +76,8 @@ std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   return why.empty() ? std::nullopt : std::optional(why);
 }
 
-// `errors` has all samples, in their order; `off` marks those that are set aside.
+// Sets the held-out errors and the verdict of a fit. `errors`: of all samples; `off`: true for samples that are set
+// aside.
 void judge(LinearFit& fit, std::vector<double> errors, const std::vector<bool>& off) {
   double worst = 0;
   for (size_t i = 0; i < errors.size(); ++i)
@@ -119,7 +122,8 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
 }
 
 LinearFit fit_without_line(const std::vector<FitSample>& samples, std::string_view why) {
-  constexpr double kNearlyFlat = 1e-3;  // growth up to the largest size, in medians: a row's beta must be above 0
+  // Growth up to the largest size in medians; not 0, because a row's beta must be above 0.
+  constexpr double kNearlyFlat = 1e-3;
   std::vector<double> sizes, seconds;
   for (const FitSample& sample : samples) sizes.push_back(sample.size), seconds.push_back(sample.seconds);
   const auto [least, most] = std::ranges::minmax(sizes);
@@ -199,7 +203,7 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
 namespace {
 
 constexpr int kReweightings = 4;
-constexpr double kFarOff = 3;  // in medians of relative errors; samples beyond it get less weight
+constexpr double kFarOff = 3;  // samples whose relative error exceeds this number of medians get less weight
 constexpr size_t kFewestToJudge = 3;
 
 TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vector<double>& weights) {
@@ -276,7 +280,7 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
 
 namespace {
 
-/// The key of a profile's rows; its first field orders them.
+/// The key of a profile's row. Its first field sorts rows by table.
 struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
@@ -293,7 +297,7 @@ std::string text_or(const CaseRecord& record, std::string_view name, std::string
   return record.parameters.has(name) ? record.parameters.text(name, record.where) : std::string(otherwise);
 }
 
-/// Reads one of two texts; returns true for the first.
+/// Reads a parameter that must be `first` or `second`; returns whether it is `first`.
 bool first_of(const CaseRecord& record, std::string_view name, std::string_view first, std::string_view second) {
   const std::string& found = record.parameters.text(name, record.where);
   require<BadInput>(found == first || found == second, "{}: {}: found '{}', expected {} or {}", record.where, name,
@@ -332,7 +336,7 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   return key;
 }
 
-// The phase of a task may also be the step.
+// Reads a phase; Phase::step only for a task.
 Phase phase_of(const CaseRecord& record, bool is_task) {
   const std::string& found = record.parameters.text("phase", record.where);
   for (const Phase phase : {Phase::forward, Phase::backward, Phase::step})
@@ -400,7 +404,7 @@ FitSample sample_of(const CaseRecord& record, const RowKey& key) {
   return sample;
 }
 
-// Returns the seconds of a case's repetitions; its median alone if it has no samples.
+// Returns the seconds of a case's repetitions; its median if the case has no samples.
 std::vector<double> times_of(const CaseRecord& record) {
   for (const Samples& samples : record.samples)
     if (samples.name == "seconds" && !samples.values.empty() &&
@@ -409,7 +413,8 @@ std::vector<double> times_of(const CaseRecord& record) {
   return {record.summary.number("median_s", record.where)};
 }
 
-// Repetitions by case; of collectives by size, whatever case they are of.
+// The seconds of repetitions by case and size. For collectives, the case is left empty, so cases of the same size are
+// pooled.
 using Repetitions = std::map<std::pair<std::string, double>, std::vector<double>>;
 
 std::optional<double> spread_of(const Repetitions& repetitions) {
@@ -419,7 +424,7 @@ std::optional<double> spread_of(const Repetitions& repetitions) {
   return spreads.empty() ? std::nullopt : std::optional(median(spreads));
 }
 
-// A fit of medians looks good however far the repetitions behind them are apart.
+// Marks a fit as weak if repetitions of the same size differ much, which a fit of their medians does not show.
 void judge_spread(const Repetitions& repetitions, LinearFit& fit) {
   const std::optional<double> spread = spread_of(repetitions);
   if (!spread || *spread <= kMostSpread) return;
@@ -473,12 +478,12 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
       row.range = fit.range;
       break;
     }
-    case RowKey::Table::task:  // fitted by fit_terms
+    case RowKey::Table::task:  // fit_terms() fits these
       break;
   }
 }
 
-/// The least slowdown of a lane by another that counts; a smaller one may be noise of the machine.
+/// Smaller slowdowns between lanes are ignored, because they may be noise.
 constexpr double kLeastSlowdown = 1.05;
 
 double& factor_of(Contention& contention, const CaseRecord& record) {
@@ -489,7 +494,8 @@ double& factor_of(Contention& contention, const CaseRecord& record) {
   bad_input("{}: slowdown: found '{} by {}', expected two of inter, intra, compute, copy", record.where, lane, by);
 }
 
-/// Reads cases that are not samples of a row: slowdowns between lanes, and the overhead of a task.
+/// Reads a case that is not a sample of a row: a slowdown between lanes, or the overhead of a task. Returns false for
+/// other cases.
 bool take_whole(Profile& profile, const CaseRecord& record) {
   const std::string& op = record.parameters.text("op", record.where);
   if (op == "overhead") {
@@ -508,7 +514,7 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
   return true;
 }
 
-// Throws unless a profile may contain these prices.
+// Throws NoLine if these prices exceed the limits of a profile.
 void require_price(double alpha_s, double beta, std::string_view what) {
   if (!(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most))
     throw NoLine(what, fmt::format("found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", alpha_s, beta,
@@ -520,11 +526,11 @@ void add_unusable(FittedProfile& out, const std::string& what, const NoLine& non
   out.profile.unusable.push_back({what, none.why()});
 }
 
-// The backend of samples that another program measured.
+// The backend of cases that another program measured.
 constexpr std::string_view kNoBackend = "none";
 
-// Reads the size of the measured cluster from the cases, which must have the same cluster, all emulated or all real.
-// Cases with a network must have the same backend.
+// Sets the profile's cluster size from the cases. All cases must be of the same cluster and all emulated or all real;
+// cases with a network must have the same backend.
 void take_cluster(Profile& profile, const std::vector<CaseRecord>& cases) {
   const CaseRecord *first = nullptr, *sends = nullptr;
   const auto name_of_cluster = [](const CaseRecord& record) { return record.parameters.text("cluster", record.where); };
@@ -561,7 +567,7 @@ std::vector<CaseRecord> best_attempts(const std::vector<CaseRecord>& cases) {
       continue;
     }
     CaseRecord& earlier = best[place->second];
-    if (earlier.status == CaseStatus::wrong) continue;  // a later right result does not change that
+    if (earlier.status == CaseStatus::wrong) continue;  // a later correct result does not change that
     if (record.status != CaseStatus::ok ? record.status == CaseStatus::wrong
                                         : earlier.status != CaseStatus::ok || seconds(record) < seconds(earlier))
       earlier = std::move(record);
@@ -585,7 +591,8 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
   std::map<RowKey, std::vector<FitSample>> samples;
   std::map<RowKey, std::vector<TermSample>> of_tasks;
   std::map<RowKey, Repetitions> repetitions;
-  std::map<std::string, std::vector<double>> times;  // by name of the case, without those measured again on purpose
+  // Seconds by case name, without cases that were measured again on purpose.
+  std::map<std::string, std::vector<double>> times;
   for (const CaseRecord& record : cases)
     if (record.status == CaseStatus::ok && !record.parameters.has("again_of") && record.summary.has("median_s"))
       std::ranges::copy(times_of(record), std::back_inserter(times[record.key]));

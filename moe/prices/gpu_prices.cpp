@@ -6,15 +6,17 @@
 namespace moe {
 namespace {
 
-constexpr double kTile = 128, kBytes = 2, kFloat = 4;  // rows and columns of a tile; bytes of a number
-constexpr double kSumBytes = 2 * kFloat;               // a sum in float32, read and written
-constexpr double kBackwardScores = 2.5;                // FLOPs of the backward over the forward: 5 products for 2
-// Passes over memory of element-wise operations, as numbers read and written per element.
+// Rows and columns of a tile; bytes of a 16-bit number, of a float32.
+constexpr double kTile = 128, kBytes = 2, kFloat = 4;
+constexpr double kSumBytes = 2 * kFloat;  // traffic of a float32 sum: one read, one write
+// FLOPs of the backward over those of the forward: five products instead of two.
+constexpr double kBackwardScores = 2.5;
+// Memory traffic of element-wise operations: numbers read and written per element, {forward, backward}.
 constexpr double kNorm[] = {2, 3}, kResidual[] = {3, 3}, kRotary[] = {2, 2};  // forward, backward
-constexpr double kTogether = 2;                                               // columns that are copied to be adjacent
-constexpr double kGated[] = {3, 5}, kPlain[] = {2, 3};                        // an activation, per element of H
-constexpr double kRouter = 6;       // softmax, top-k and counts of float32 logits, in either phase
-constexpr double kLoss[] = {3, 2};  // of float32 logits: maximum, sum, target; their gradient
+constexpr double kTogether = 2;                                               // copying columns to be adjacent
+constexpr double kGated[] = {3, 5}, kPlain[] = {2, 3};                        // activation, per element of H
+constexpr double kRouter = 6;       // softmax, top-k and counts of float32 logits, in each phase
+constexpr double kLoss[] = {3, 2};  // float32 logits: maximum, sum and target; gradient
 
 size_t at(Phase phase) { return phase == Phase::backward ? 1 : 0; }
 
@@ -54,7 +56,8 @@ std::optional<double> GpuPrices::attention_rate(int64_t head_dim, Phase phase, d
   return interpolated(nearest->flops_per_s, seq);
 }
 
-// Returns the seconds of multiplying rows by weights; in the backward, of the gradients of both.
+// Returns the seconds of the product of `rows` rows with weights (in, out); of a backward: of the gradients of both
+// factors.
 double GpuPrices::linear_seconds(double rows, double in, double out, Phase phase) const {
   if (phase == Phase::forward) return gemm_seconds({rows, out, in});
   return gemm_seconds({rows, in, out}) + gemm_seconds({in, out, rows, 1, kSumBytes});
@@ -64,12 +67,13 @@ double GpuPrices::scores_seconds(Phase phase, double seq) const {
   const LayerShape& l = shape_.layer;
   const double flops = scores_flops(shape_) * (l.causal ? 0.5 : 1) * (phase == Phase::backward ? kBackwardScores : 1);
   const double as_gemms = gpu_.tensor_flops_per_s * gpu_.gemm_share;
-  const int64_t width = (head_width(l) + value_width(l)) / 2;  // a kernel's rate depends on the FLOPs per pair
+  // Mean of both widths, because a kernel's rate depends on the FLOPs per pair of tokens.
+  const int64_t width = (head_width(l) + value_width(l)) / 2;
   return flops / attention_rate(width, phase, seq).value_or(as_gemms);
 }
 
-// Returns the seconds of latent attention except its scores: one GEMM per projection, the norms of both latents,
-// rotations of the heads' rotary parts and of the shared key, and the concatenation of keys from their two parts.
+// Returns the seconds of latent attention without its scores: one GEMM per projection, the norms of both latents, the
+// rotation of the heads' rotary parts and of the shared key, and the concatenation of each key's two parts.
 double GpuPrices::latent_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
   const Heads heads = most_heads(shape_);
@@ -104,8 +108,8 @@ double GpuPrices::gate_seconds(Phase phase, double tokens) const {
          traffic_seconds(kRouter * kFloat * tokens * experts);
 }
 
-// Returns the seconds of feed-forwards with this hidden width. `gemm` gives the rows of each (m), how many there are
-// (groups), and whether grouped kernels compute them (experts).
+// Returns the seconds of feed-forwards of hidden width `hidden`. Of `gemm`, only these fields are used: m: rows of each
+// feed-forward; groups: number of feed-forwards; experts: whether grouped kernels compute them.
 double GpuPrices::ffn_seconds(Phase phase, double hidden, GemmShape gemm) const {
   const auto dim = static_cast<double>(shape_.layer.model_dim);
   const bool gated = is_gated(shape_.layer.ffn);
@@ -140,7 +144,7 @@ std::optional<PriceCurve> GpuPrices::curve(TaskKind kind, Phase phase, const Wor
       return PriceCurve{ffn_seconds(phase, static_cast<double>(l.shared_hidden) / shape_.parallel.mp,
                                     {.m = static_cast<double>(mp_tokens(shape_))})};
     case TaskKind::order:
-    case TaskKind::i_order:  // each token is read or written once, and so are its k rows
+    case TaskKind::i_order:  // each token and each of its k rows is read or written once
       return PriceCurve{0, traffic_seconds(1 + 1 / static_cast<double>(choices_of(shape_)))};
     case TaskKind::expert:
       break;

@@ -1,6 +1,6 @@
 #pragma once
-// Prices computations by a model of the hardware, the profile's [gpu]: GEMMs by shape in waves of tiles, memory traffic
-// by bytes, attention by the rates of a kernel. Only for 16-bit types.
+// Prices of computations in 16-bit types by a model of the hardware, the profile's [gpu]: GEMMs by their shape, in
+// waves of tiles; memory traffic by bytes; attention by the measured rates of a kernel.
 #include <optional>
 
 #include "moe/plan/plan.h"
@@ -8,8 +8,8 @@
 
 namespace moe {
 
-/// `groups` products of (m, k) by (k, n) in one kernel. Each element of the results takes `out_bytes` of traffic: 8 for
-/// a product that is added to a sum in float32, which is read and written.
+/// `groups` products of (m, k) by (k, n) in one kernel. `out_bytes`: memory traffic per element of the result; 8 if the
+/// product is added to a float32 sum, which is read and written.
 struct GemmShape {
   double m = 0, n = 0, k = 0;
   double groups = 1;
@@ -19,25 +19,26 @@ struct GemmShape {
 
 class GpuPrices {
  public:
-  /// Both arguments must outlive the object.
+  /// `gpu` and `shape` must outlive the object.
   GpuPrices(const GpuModel& gpu, const LayerCase& shape) : gpu_(gpu), shape_(shape) {}
 
-  /// Returns the seconds of whole waves of 128 x 128 tiles, one tile per multiprocessor, but at least the seconds to
-  /// read the factors and write the results.
+  /// Returns the seconds of a product that runs in whole waves of 128 x 128 tiles, one tile per multiprocessor and
+  /// wave; at least the seconds to read the factors and write the result.
   double gemm_seconds(const GemmShape& gemm) const;
   /// Returns the seconds to read and write `bytes` bytes in total.
   double traffic_seconds(double bytes) const { return bytes / (gpu_.memory_bytes_per_s * gpu_.memory_share); }
-  /// Returns the FLOP/s of attention's kernel at this head width, from the row whose width is nearest by ratio (the
-  /// larger of two); none if there are no rates.
+  /// Returns the FLOP/s of attention's kernel, from the row whose head width is nearest by ratio to `head_dim` (of two,
+  /// the larger); empty if [gpu] has no rates.
   std::optional<double> attention_rate(int64_t head_dim, Phase phase, double seq) const;
 
-  /// Returns the price of a layer's computation by its FLOPs or bytes (`work`, of all rows); none for any other task.
+  /// Returns the price of a layer's computation as a curve over its FLOPs or bytes; empty for other tasks. `work`: that
+  /// of all rows.
   std::optional<PriceCurve> curve(TaskKind kind, Phase phase, const Work& work) const;
   /// Returns the seconds of attention with the layer's norms, residual sums and rotary positions.
   double attention_seconds(Phase phase) const;
-  /// Returns the seconds of attention's scores, at the rate of a kernel that is called with `seq` tokens of a sample.
+  /// Returns the seconds of attention's scores, at the kernel's rate for `seq` tokens of a sample per call.
   double scores_seconds(Phase phase, double seq) const;
-  /// Returns the seconds of the output projection and the loss of its logits.
+  /// Returns the seconds of the output projection and the loss.
   double head_seconds(Phase phase, const Work& work) const;
 
  private:

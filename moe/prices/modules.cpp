@@ -47,8 +47,8 @@ std::string module_name(TaskKind kind, const LayerCase& shape) {
     case TaskKind::i_order:
       return "i-order:" + layer.order;
     case TaskKind::expert:
-    case TaskKind::shared:  // priced like one more expert
-    case TaskKind::ffn:     // likewise
+    case TaskKind::shared:  // priced as an expert
+    case TaskKind::ffn:     // priced as an expert
       return fmt::format("expert:{}", name_of(layer.ffn));
     case TaskKind::dispatch:
     case TaskKind::combine:

@@ -11,10 +11,12 @@ namespace {
 
 using Eigen::Index;
 
-constexpr double kOfFullRank = 1e-8;      // least length of a column after projecting out the columns before it
-constexpr double kOfTheGradient = 1e-12;  // below this share of the largest correlation, it counts as 0
+// A shorter column, after projecting out the previous columns, counts as dependent on them.
+constexpr double kOfFullRank = 1e-8;
+constexpr double kOfTheGradient = 1e-12;  // a smaller share of the largest correlation counts as 0
 
-// A least-squares problem with columns of length 1 (or 0), and the set of those that may be above 0.
+// A least-squares problem whose columns have length 1 (or 0), and the passive set: the columns whose coefficients may
+// be above 0. All other coefficients are 0.
 class ActiveSets {
  public:
   ActiveSets(const Eigen::MatrixXd& a, const Eigen::VectorXd& b)
@@ -31,7 +33,7 @@ class ActiveSets {
   }
 
  private:
-  // Solves plain least squares, whose solution is the answer if it has no negative entry.
+  // Solves least squares without constraints; returns whether that is the answer, because no coefficient is negative.
   bool all_at_once() {
     if (a_.cols() == 0 || a_.rows() < a_.cols()) return false;
     const Eigen::HouseholderQR<Eigen::MatrixXd> factors(a_);
@@ -44,7 +46,8 @@ class ActiveSets {
 
   void one_by_one() {
     const double least = kOfTheGradient * b_.norm();
-    // Lawson and Hanson's loop terminates; only rounding could make it return to an earlier set.
+    // Lawson and Hanson's loop always terminates; the limit is for rounding errors, which could make it return to an
+    // earlier set.
     for (Index round = 0; round < 3 * a_.cols() + 10; ++round) {
       const Eigen::VectorXd gradient = a_.transpose() * (b_ - a_ * x_);
       Index best = -1;
@@ -57,7 +60,8 @@ class ActiveSets {
     }
   }
 
-  // Moves to the solution of the passive columns, and drops columns that reach 0 on the way.
+  // Moves towards the least-squares solution of the passive columns; a column whose coefficient reaches 0 on the way
+  // leaves the set.
   void settle() {
     while (!passive_.empty()) {
       Eigen::MatrixXd columns(a_.rows(), static_cast<Index>(passive_.size()));

@@ -8,7 +8,7 @@ namespace {
 
 using Point = std::array<double, 2>;
 
-constexpr double kStraight = 1e-9;  // smaller relative differences of slopes are rounding
+constexpr double kStraight = 1e-9;  // smaller relative differences of slopes are rounding errors
 
 double slope(const Point& from, const Point& to) { return (to[1] - from[1]) / (to[0] - from[0]); }
 
@@ -25,8 +25,8 @@ double PriceCurve::seconds(double work) const {
   return between(upper == knots.begin() ? Point{0, alpha} : *(upper - 1), *upper, work);
 }
 
-// Parts w1 + w2 + .. = work take at least work times the least t(w) / w over w up to the largest. On a straight piece
-// of t, that ratio is monotone, so its minimum is at a knot or at the largest.
+// Idea: parts w1 + w2 + .. = work take at least work times the minimum of t(w) / w over 0 < w <= largest. On a straight
+// piece of t this ratio is monotone, so its minimum is at a knot or at `largest`.
 LeastSeconds PriceCurve::in_parts(double work, double largest, double overhead) const {
   const double largest_s = seconds(largest) + overhead;
   LeastSeconds least{largest_s, std::min(largest_s, alpha + overhead)};

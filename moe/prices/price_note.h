@@ -1,5 +1,5 @@
 #pragma once
-// Notes on a price: its row is weak or borrowed, it was derived, or there is none.
+// Notes on a price, for example that its row is weak or borrowed, that it was derived, or that it is missing.
 #include <compare>
 #include <set>
 #include <string>
@@ -9,25 +9,25 @@ namespace moe {
 struct PriceNote {
   enum class Kind {
     weak,          // the row's fit is weak
-    nearest,       // the row of another group size
-    scaled,        // the row of another element type
-    derived,       // a rule over other rows
-    modelled,      // the profile's model of the hardware
-    by_gemm,       // a GEMM of the same size, because the part has no row of its own
-    outside,       // a size outside the range that the row was fitted to
-    node_limit,    // an AlltoAll of tokens that reach another number of nodes
+    nearest,       // priced by the row of another group size
+    scaled,        // priced by the scaled row of another element type
+    derived,       // computed from other rows by a rule
+    modelled,      // computed by the profile's model of the hardware
+    by_gemm,       // priced as a GEMM of the same FLOPs, because the part has no row
+    outside,       // the size is outside the range that the row was fitted to
+    node_limit,    // the AlltoAll's row is for tokens that reach another number of nodes
     not_priced,    // no price: it counts as free
     degree_above,  // a requested degree that is reduced
     degree_limit,  // the largest degree that is tried
-    origin,        // a row whose origin differs from that of the profile's other rows
+    origin,        // the row's origin differs from that of the profile's other rows
   };
   Kind kind = Kind::derived;
   std::string subject;      // the row, operation or task that is priced; for `origin`, the origin
   std::string detail = {};  // continues the subject: " = half an allreduce of the same volume"
 
-  /// Returns the kind's name, "derived".
+  /// Returns the name of the kind, such as "derived".
   std::string label() const;
-  /// Returns "intra allreduce = reducescatter + allgather of the same volume".
+  /// Returns the note without its label, such as "intra allreduce = reducescatter + allgather of the same volume".
   std::string about() const { return kind == Kind::origin ? detail : subject + detail; }
   /// Returns label and about: "derived: intra allreduce = ...".
   std::string text() const { return label() + ": " + about(); }

@@ -55,7 +55,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
   const Work whole = sends_gradients(kind) ? Work{} : whole_work(kind, phase, shape(), flow);
   known.price = find_curve(kind, phase, whole, flow);
   if (phase == Phase::backward && adds_scores(kind)) {
-    const bool heads = kind == TaskKind::heads;  // nothing but scores
+    const bool heads = kind == TaskKind::heads;  // a task that computes only scores
     const Curve& forward = curve(flow, heads ? kind : TaskKind::attention, Phase::forward);
     known.price.add({forward.price.seconds(forward.unit) * (heads ? 1 : scores_flops(shape()) / forward.unit)});
   }
@@ -72,7 +72,7 @@ PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work,
   return whole_curve(kind, phase, work, flow);
 }
 
-// Returns whether the task is a part of attention, as with context parallelism, which separates keys and values.
+// Returns whether attention is several tasks, of which this is one: context parallelism separates keys and values.
 bool LayerPricer::shares_attention(TaskKind kind) const {
   return shape().parallel.cp > 1 && part_of(kind) == TaskPart::attention && computes(kind);
 }
@@ -120,7 +120,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
   return gemm_seconds(work);
 }
 
-// Returns the model of the hardware, if it supports the layer's type, and notes its use.
+// Returns the model of the hardware, and adds a note on its use; empty if the profile has none for the layer's type.
 std::optional<GpuPrices> LayerPricer::gpu_prices() const {
   const GpuModel* gpu = profile().gpu_of(shape().layer.dtype);
   if (gpu == nullptr) return std::nullopt;
@@ -134,10 +134,11 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
   return gemms.gemms * row.alpha_s + gemms.flops * row.beta_s_per_flop + profile().task_overhead_s;
 }
 
-// Returns a line in the work's size: for a given layer, the row's terms are constant or grow with the rows.
+// Returns a line over the work's size. For a given layer, each term of the row is either constant or proportional to
+// the number of rows, so the price is linear in it.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
-  terms.of_rows[Term::flop] = work.flops;  // FLOPs of all the work that the row prices
+  terms.of_rows[Term::flop] = work.flops;  // FLOPs of all rows
   for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
   PriceCurve c{dot(row.s_per, terms.once)};
@@ -165,8 +166,8 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
 
-// A half takes the share of the backward that its FLOPs and GEMMs are. The same holds for attention's tasks with
-// context parallelism, in both phases.
+// Prices a half of a backward, or a task of attention under context parallelism, as a share of the whole: the share of
+// its FLOPs and GEMMs.
 PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part, Flow flow) const {
   const bool shares = shares_attention(kind);
   const TaskKind of = shares ? TaskKind::attention : whole_of(kind);
@@ -199,8 +200,8 @@ PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part,
   return price;
 }
 
-// Returns the seconds of a task of a ring by the model of the hardware, if that prices attention. The kernel of the
-// heads is called with a block at a time; `share`: the task's share of all other FLOPs of attention.
+// Returns the seconds of a task of a ring by the model of the hardware; empty if a row prices attention. The heads'
+// kernel is called for one block at a time. `share`: the task's share of attention's FLOPs outside the scores.
 std::optional<double> LayerPricer::modelled_ring_seconds(TaskKind kind, Phase phase, double share) const {
   if (find_.task_row(TaskKind::attention, phase) != nullptr) return std::nullopt;
   if (find_.own_module_row(TaskKind::attention, phase) != nullptr) return std::nullopt;
@@ -252,10 +253,11 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
   return c.price.seconds(c.unit) + profile().task_overhead_s;
 }
 
-// Returns whether the task recomputes scores, and no row of such a task was measured.
+// Returns whether the FLOPs of recomputed scores must be added, because the task recomputes them and no measured row
+// includes that.
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (!shape().parallel.recomputes_scores()) return false;
-  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // its kernel always recomputes them
+  if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // the modelled kernel always recomputes scores
   if (kind == TaskKind::attention_dx && !in_ring() && find_.task_row(kind, Phase::backward) != nullptr) return false;
   if (in_ring() ? kind != TaskKind::heads : kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
   const std::string name = module_name(TaskKind::attention, shape());
@@ -284,7 +286,8 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
     int chunks = 0;
     double longer = 0, shorter = 0;
   };
-  EnumArray<Phase, EnumArray<TaskKind, Pair, kTaskKinds>, 2> known;  // chunks have one of two sizes: price each once
+  // Chunks have at most two different sizes; each is priced once.
+  EnumArray<Phase, EnumArray<TaskKind, Pair, kTaskKinds>, 2> known;
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = structure.tasks[i];
     if (task.phase == Phase::step || is_end(task.kind) || (is_ffn(task.kind) && !outline_.dense))
@@ -302,7 +305,7 @@ void LayerPricer::price(const Structure& structure, const std::vector<GradientSl
   }
 }
 
-// Returns the seconds of one of `task.chunks` parts that has `more` rows more than the shortest. Parts that are not cut
+// Returns the seconds of a chunk of `task` that has `more` rows more than the shortest chunk. Chunks that are not cut
 // by rows are equal; all of SAA's exchanges together cost one AlltoAll.
 double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
   if (task.kind == TaskKind::exchange) {
@@ -314,18 +317,18 @@ double LayerPricer::part_seconds(const Task& task, Flow flow, int more) const {
   return chunk_seconds(task.kind, task.phase, static_cast<double>(rows_ / task.chunks + more), flow);
 }
 
-// Prices a whole plan.
+// Prices of a whole plan.
 
 namespace {
 
-// Returns the seconds of each task by the pricers of the plan's layers. `pricer` prices the ends.
+// Returns the seconds of each task, priced by the pricer of its layer's kind; `pricer` prices the ends.
 std::vector<double> priced(const LayerPricer& pricer, const KindPricers& kinds, const Plan& plan) {
   std::vector<double> seconds;
   pricer.price(*plan.structure, plan.slices, seconds);
   for (size_t i = 0; i < seconds.size(); ++i) {
     const Task& task = plan.structure->tasks[i];
     const LayerPricer* of_layer = kinds[layer_kind(plan.dense, plan.whole, task.layer)];
-    const LayerPricer& own = of_layer != nullptr ? *of_layer : pricer;  // an end has no layer
+    const LayerPricer& own = of_layer != nullptr ? *of_layer : pricer;  // an end has no kind
     if (is_end(task.kind))
       seconds[i] = pricer.end_seconds(task.kind, task.phase, plan.works[i]);
     else if (task.phase == Phase::step)
@@ -351,11 +354,11 @@ std::vector<double> priced(const LayerPricer& pricer, const Plan& plan) {
 
 std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   if (plan.shape == pricer.shape()) return priced(pricer, plan);
-  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // for packed experts
+  return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // packing changed the case
 }
 
-// Prices a step mostly by derived rows, because few profiles have rows for groups of a whole stage or for the
-// optimizer's work.
+// Prices of a step. Most are derived, because few profiles have rows for the group of a whole stage or for the
+// optimizer.
 
 class StepPrices {
  public:
@@ -383,7 +386,7 @@ double StepPrices::seconds(TaskKind kind, const Work& work) const {
   return seconds + find_.profile().task_overhead_s;
 }
 
-// Returns the seconds by a row of the task itself, or of copying the bytes that it reads and writes.
+// Returns the seconds of a task by its own row or, without one, those of a copy of the bytes that it reads and writes.
 double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
   for (const TaskRow& row : find_.profile().tasks) {
@@ -405,7 +408,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   return 0;
 }
 
-// Returns the seconds by a row or a rule; otherwise 0, with a note.
+// Returns the seconds of a collective by a row or a derivation rule; without either, 0 and a note.
 double StepPrices::collective_seconds(TaskKind kind, const Work& work) const {
   if (const auto curve = pricer_.collective(work.op, work.group, work.bytes)) return curve->seconds(work.bytes);
   find_.note({PriceNote::Kind::not_priced, std::string(name_of(kind)),

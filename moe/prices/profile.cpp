@@ -47,7 +47,7 @@ namespace {
 
 Op op_from(const TableReader& row, OpTable table) { return *find_op(row.choice("op", names_of(table))); }
 
-// Reads the beta of the unit that prices the row, and refuses the other one.
+// Reads the beta per byte or per FLOP, whichever the row needs; the other key is an error.
 double beta_from(const TableReader& row, bool by_byte, const Limits& range, const std::string& what) {
   const std::string_view unit = by_byte ? "beta_s_per_byte" : "beta_s_per_flop";
   const std::string_view other = by_byte ? "beta_s_per_flop" : "beta_s_per_byte";
@@ -90,7 +90,7 @@ ModuleRow module_row_from(const TableReader& table) {
   const bool by_byte = is_priced_by_byte(out.name);
   (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) =
       beta_from(table, by_byte, {.least = 0, .most = kSecondsPerUnit.most},
-                fmt::format("name = '{}'", out.name));  // length 0: only one size was measured
+                fmt::format("name = '{}'", out.name));  // beta may be 0 if only one size was measured
   return out;
 }
 
@@ -118,7 +118,7 @@ Points points_from(const TableReader& row) {
   return points;
 }
 
-// Reads how well a row of any kind was fitted.
+// Reads the keys of any row that say how well it was fitted.
 template <class Row>
 void read_fit(const TableReader& table, Row& out) {
   out.r_squared = table.optional_real("r_squared", {.most = 1});
@@ -351,7 +351,7 @@ Profile find_profile(const std::string& name_or_path, std::optional<int> nodes, 
 
 namespace {
 
-// Returns a TOML basic string; bytes of a path that are not UTF-8 become '?'.
+// Returns the text as a TOML basic string; bytes that are not UTF-8 become '?'.
 std::string toml_text(std::string_view text) {
   std::string out = "\"";
   for (const unsigned char c : text) {
@@ -368,7 +368,7 @@ std::string toml_text(std::string_view text) {
   return out + '"';
 }
 
-// Writes the shortest text that reads back as the same double (at most 17 digits).
+// Writes a key with the shortest number that reads back as the same double.
 void write_number(std::ostream& out, std::string_view key, double value) { fmt::print(out, "{} = {}\n", key, value); }
 
 void write_optional(std::ostream& out, std::string_view key, const std::optional<double>& value) {
@@ -517,9 +517,9 @@ void write_profile(const Profile& profile, std::ostream& out) {
 namespace {
 
 constexpr std::string_view kGpuTable = "[gpu]";
-constexpr size_t kNamed = 4;  // rows that are named per origin
+constexpr size_t kNamed = 4;  // limit for the rows that are named per origin
 
-// Adds the rows that `own` lacks.
+// Adds the rows of `others` that `own` does not have.
 template <class Row>
 void add_missing(std::vector<Row>& own, const std::vector<Row>& others, const std::string& origin,
                  std::vector<std::string>& added) {
@@ -552,7 +552,8 @@ std::vector<std::string> take_computations(Profile& profile, const Profile& othe
 }
 
 std::string text_of_origins(const Profile& profile) {
-  std::vector<std::pair<std::string, std::vector<std::string>>> names;  // by origin, in the order of the file
+  // For each origin, in the order of the file, the names of rows.
+  std::vector<std::pair<std::string, std::vector<std::string>>> names;
   const auto add = [&](const std::string& origin, std::string name) {
     if (origin.empty()) return;
     auto known = std::ranges::find(names, origin, [](const auto& pair) { return pair.first; });

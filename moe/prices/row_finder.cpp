@@ -136,7 +136,8 @@ const ModuleRow* RowFinder::own_module_row(TaskKind kind, Phase phase) const {
 
 namespace {
 
-constexpr double kRangeMargin = 0.8;  // factor below the least or above the most measured term from which it is noted
+// A term gets a note below this factor of the measured range, or above the range divided by it.
+constexpr double kRangeMargin = 0.8;
 
 }  // namespace
 
@@ -174,7 +175,8 @@ PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
 double sent_share(Network network, const LayerCase& shape) {
   if (shape.layer.experts == 0) return 1;
   const int64_t ranks = shape.parallel.ep;
-  const bool limited = expert_nodes(shape.parallel) == 1;  // the limit is of ranks inside the node, not of nodes
+  // On a single node, node_limit limits ranks instead of nodes.
+  const bool limited = expert_nodes(shape.parallel) == 1;
   const double reached = network == Network::inter
                              ? nodes_reached(shape)
                              : places_reached(shape.layer.experts, ranks,
@@ -196,18 +198,19 @@ std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape
   }
   if (measured == 0 && allowed < nodes)
     return said(fmt::format(" is not known to send rows once a node, so {} is not in its price", allowed));
-  const int64_t most = std::min<int64_t>(choices_of(shape), allowed);  // nodes that a token can reach
+  // Largest number of nodes that a token can reach.
+  const int64_t most = std::min<int64_t>(choices_of(shape), allowed);
   if (measured == 0 || measured >= most) return std::nullopt;
   return said(fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
                           measured, nodes_reached(shape), nodes));
 }
 
-// Every derived price is a weighted sum of rows at the same volume. So a rule does not depend on sizes, and applies to
-// measured curves as to lines.
+// Every derived price is a weighted sum of rows at the same volume. So a rule does not depend on the size, and applies
+// to measured curves as well as to lines.
 namespace {
 
 struct Derivation {
-  std::vector<std::pair<const CommRow*, double>> rows;  // with the factor of each
+  std::vector<std::pair<const CommRow*, double>> rows;  // each with its factor
   std::vector<PriceNote> notes;
 };
 
@@ -216,24 +219,24 @@ struct Collective {
   GroupKind kind = GroupKind::none;
 };
 
-// A send involves two ranks, whatever the size of its group.
+// Returns the group whose row prices a collective. A send involves two ranks, whatever the size of its group.
 Group group_of(const Groups& groups, const Collective& collective) {
   Group group = groups[collective.kind];
   if (collective.op == Op::sendrecv) group.size = 2;
   return group;
 }
 
-// A layer's AlltoAll over EP and ESP has a row with a name of its own.
+// Returns a collective under the name of its row: an AlltoAll over EP and ESP has its own.
 Collective named(Op op, GroupKind kind) { return {kind == GroupKind::ep_esp ? Op::a2a_ep_esp : op, kind}; }
 
-// Returns the collective that prices an AlltoAll over EP and ESP: the one over EP if EP is on the network of both
-// together (then EP has several ranks, and ESP reaches no farther), else the one over both.
+// Returns the AlltoAll whose row can replace that of an AlltoAll over EP and ESP together: the one over EP if EP alone
+// uses the same network as both together, else one over a group as large as both.
 Collective plain_exchange(const Groups& groups) {
   const Group &ep = groups[GroupKind::ep], &both = groups[GroupKind::ep_esp];
   return {Op::alltoall, ep.network == both.network ? GroupKind::ep : GroupKind::ep_esp};
 }
 
-// Finds rows and rules; `borrows`: may also use rows of the nearest group size.
+// Finds the row or the derivation rule for a collective. `borrows`: rows of the nearest group size are allowed.
 class Derivations {
  public:
   Derivations(const RowFinder& find, const Groups& groups, bool borrows)
@@ -277,7 +280,7 @@ class Derivations {
                 "reducescatter + allgather of the same volume");
   }
 
-  // Returns the price of an AllReduce over a group as AllReduces, or messages, over other groups of ranks.
+  // Returns the price of an AllReduce that is composed of AllReduces, or messages, over other groups.
   std::optional<Derivation> composed_allreduce(GroupKind kind) const {
     const auto one_after_other = [&](GroupKind first, GroupKind second) {
       return both(price({Op::allreduce, first}), price({Op::allreduce, second}),
@@ -302,7 +305,7 @@ class Derivations {
     }
   }
 
-  // Returns `derivation` times `factor`, with the note that `priced` is derived by `rule`.
+  // Returns `derivation` multiplied by `factor`, with a note that `priced` is derived by `rule`.
   static std::optional<Derivation> times(double factor, std::optional<Derivation> derivation, std::string priced,
                                          const std::string& rule) {
     if (!derivation) return std::nullopt;
@@ -326,8 +329,8 @@ class Derivations {
 
 }  // namespace
 
-// Returns the curve of a send to the next rank of a CP group, while all ranks send: an AllGather over the group, whose
-// volume is that of all blocks, takes as long as the steps by which each block passes all other ranks.
+// Returns the curve of a send to the next rank of a CP group while all ranks send. An AllGather of all blocks takes as
+// long as ranks - 1 such steps, which carry each block past all other ranks.
 static std::optional<PriceCurve> ring_step(const RowFinder& find, const Groups& groups, double bytes) {
   const int ranks = groups[GroupKind::cp].size;
   std::optional<PriceCurve> gather = collective_curve(find, groups, Op::allgather, GroupKind::cp, ranks * bytes);

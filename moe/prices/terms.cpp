@@ -13,7 +13,8 @@ constexpr EnumArray<Term, std::string_view, kTerms> kNames{"call",     "flop",  
 
 double& at(TermValues& values, Term term) { return values[term]; }
 
-// Adds an expert's terms by its FLOPs, which include the copies of rows in a flow. `hidden`: width of a rank's shard.
+// Adds an expert's terms, derived from its FLOPs, because these include the rows that a flow computes several times.
+// `hidden`: hidden width of a rank's shard.
 void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
   const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
   const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
@@ -21,10 +22,10 @@ void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden
   at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
 }
 
-// attention_dw, the half for the gradients of weights, reads no scores.
+// Adds attention's terms. attention_dw, the half for the gradients of weights, computes no scores.
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
   const HeadColumns columns = most_columns(c);
-  if (kind != TaskKind::attention_dw)  // the scores that windows leave, of each head once
+  if (kind != TaskKind::attention_dw)  // scores inside the window, counted once per head
     at(terms.of_rows, Term::score) = scores_flops(c) * static_cast<double>(most_heads(c).query) /
                                      (kFlopsPerMac * static_cast<double>(columns.query + columns.mixed));
   at(terms.of_rows, Term::row_byte) = mp_bytes(c);

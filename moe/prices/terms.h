@@ -1,6 +1,6 @@
 #pragma once
-// The quantities with which the time of a computation in a layer grows. A [[task]] row has seconds for each: FSMoE's
-// alpha + n beta (section 4.1), with a beta for every n that matters, so that a row holds for other shapes too.
+// Terms: the quantities that determine the time of a computation in a layer. A [[task]] row has seconds per unit of
+// each, which extends FSMoE's alpha + n beta (section 4.1) to several n, so that a row is also valid for other shapes.
 #include <span>
 #include <string>
 
@@ -9,8 +9,8 @@
 
 namespace moe {
 
-/// A counted quantity: a task; a FLOP of a GEMM; a pair of query and key of one head; a byte of rows of M, of rows of
-/// H, of weights.
+/// A counted quantity. call: a task; flop: a FLOP of a GEMM; score: a pair of query and key of one head; row_byte,
+/// hidden_byte, weight_byte: a byte of rows of width M, of rows of width H, of weights.
 enum class Term : uint8_t { call, flop, score, row_byte, hidden_byte, weight_byte };
 inline constexpr size_t kTerms = 6;
 std::span<const std::string_view> term_names();
@@ -20,22 +20,25 @@ double dot(const TermValues& a, const TermValues& b);
 
 /// The terms of one kind of task in one phase, on a rank.
 struct TaskTerms {
-  TermValues once{};     // per task, however few rows it has
-  TermValues of_rows{};  // over all rows; for a dense task, all other terms
-  /// Returns the terms of a task that has the share `share` of the rows.
+  TermValues once{};     // per task, independent of its rows
+  TermValues of_rows{};  // over all rows; of a task without chunks: all other terms
+  /// Returns the terms of a task with the share `share` (0 to 1) of the rows.
   TermValues of_share(double share) const;
 };
 
-/// Returns whether tasks of this kind compute, and so have terms.
+/// Returns whether tasks of this kind have terms: tasks of layers and ends without communication.
 bool has_terms(TaskKind kind);
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow);
-/// Returns the terms of a model's end (computes_end()) by its work: rows that are looked up, FLOPs of the projection.
-/// One model has only one size of each, so they include no call.
+/// Returns the terms of a task that computes a model's end (computes_end()): bytes of the embedding's rows, or FLOPs of
+/// the projection. They have no call, because a model has only one size of each, from which a constant cannot be
+/// fitted.
 TermValues end_terms(TaskKind kind, const LayerCase& shape, const Work& work);
-/// Returns the terms of a task that reads weights or gradients: an optimizer's, of several sizes in a model; squares.
+/// Returns the terms of an optimizer task or of squares, which handles `bytes` bytes of weights or gradients. Only the
+/// former have a call, because a model has optimizer tasks of several sizes.
 TermValues touching_terms(TaskKind kind, double bytes);
 
-/// Returns a layer's name for this kind of task: "attention", "gate:gshard", "expert:gpt", "expert_dx:gpt", "copy".
+/// Returns the name in [[task]] rows of this kind of task in a layer: "attention", "gate:gshard", "expert:gpt",
+/// "expert_dx:gpt", "copy".
 std::string task_row_name(TaskKind kind, const LayerCase& shape);
 
 }  // namespace moe

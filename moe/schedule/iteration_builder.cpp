@@ -310,7 +310,7 @@ void StepBuilder::store(int stage) {
 }
 
 // Adds the sum of a tied embedding over both end stages, after the sums of the ends themselves. `sums`: for each layer
-// or end, the tasks that its optimizer task waits for; the new sum replaces those of both ends.
+// or end, the tasks that its optimizer task waits for; the new sums are added.
 void StepBuilder::sum_tied(std::map<int, std::vector<int>>& sums) {
   std::set<int> after;
   for (const int end : {kEmbeddingLayer, plan_.layers}) after.insert(sums[end].begin(), sums[end].end());

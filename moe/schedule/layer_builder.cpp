@@ -118,7 +118,7 @@ void LayerBuilder::attention_forward() {
   attention(Buffer::hidden);
 }
 
-// Adds attention and the gather of tokens that precedes the gate; returns the tokens that the gate reads.
+// Adds attention, gate and order; returns the tokens that the gate reads.
 Access LayerBuilder::dense_forward() {
   attention_forward();
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
