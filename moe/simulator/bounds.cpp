@@ -1,9 +1,10 @@
-// Idea: a lane can't begin before a chunk has reached it, must run all its parts, and the chunk that it runs last must
-// still pass the links that follow. So the head, load and tail of any lane bound a stretch of tasks cut into chunks.
-// Stretches add up, because a task that takes all rows waits for all earlier parts and all later parts wait for it.
-// Invariant: every term is at most the time of a replay. A head or a tail counts the shortest part of each link, and
-// without a degree each start-up time is paid once (alpha-beta rows) and each byte at its least price (curves).
-// Source: machine-based bounds of flow shops (Lageweg, Lenstra and Rinnooy Kan, 1978).
+// Idea: a lane can't begin before the first chunk has reached it, must run the parts of all chunks, and its last chunk
+// must still pass the following links. So head, load and tail of each lane together bound the time of a stretch of
+// chunked tasks. A task that takes all rows ends a stretch: it waits for all earlier parts, and all later parts wait
+// for it, so the bounds of stretches add up. Invariant: no term exceeds the time of a replay. A head or a tail counts
+// the shortest part of each link. Without a fixed degree, each start-up time counts once (alpha-beta rows) and each
+// byte with its smallest price (curves). Source: machine-based bounds of flow shops (Lageweg, Lenstra and Rinnooy Kan,
+// 1978).
 #include "moe/simulator/bounds.h"
 
 #include <algorithm>
@@ -19,7 +20,7 @@
 namespace moe {
 namespace {
 
-// A chain has at most one link of each kind that is cut into chunks.
+// A chain has at most one chunked link of each kind.
 constexpr size_t kMostLinks = [] {
   size_t kinds = 0;
   for (int kind = 0; kind < kTaskKinds; ++kind) kinds += is_chunked(static_cast<TaskKind>(kind)) ? 1 : 0;
@@ -51,12 +52,12 @@ std::vector<BoundShape::Link> chain_of(const Structure& structure, int degree) {
 
 namespace {
 
-// Adds the tasks of a pass that are not cut by degree: those before and behind the chunks, beside the sum of gradients,
-// and of the ring.
+// Adds the links of a pass that are not cut by degree: those before and after the chunks, those that overlap with the
+// sum over MP, and the ring.
 void add_whole_tasks(const Structure& one, const Schedule& schedule, BoundShape& shape) {
   const bool several = schedule.degrees != DegreePolicy::one;
   bool behind = false;
-  std::map<int, size_t> in_ring;  // by task
+  std::map<int, size_t> in_ring;  // for each task, its index in the ring
   for (const Task& task : one.tasks) {
     std::vector<BoundShape::Link>& whole = behind ? shape.behind : shape.before;
     if (is_of_ring(task.kind)) {
@@ -88,12 +89,12 @@ BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phas
   shape.one = chain_of(one, 1);
   const bool several = schedule.degrees != DegreePolicy::one;
   shape.several = several ? chain_of(one_phase(schedule, layer, phase, 2), 2) : shape.one;
-  for (BoundShape::Link& link : shape.one) {  // a link that is cut by degree is cut by it in one chunk too
+  for (BoundShape::Link& link : shape.one) {  // links cut by degree are marked in the one-chunk chain too
     const auto same = std::ranges::find(shape.several, link.kind, &BoundShape::Link::kind);
     link.by_degree = same != shape.several.end() && same->by_degree;
   }
   const Network network = layer.groups[GroupKind::dp].network;
-  if (phase == Phase::backward && network != Network::none)  // the last such lane: a lane of its own, if there is one
+  if (phase == Phase::backward && network != Network::none)  // the last such lane, because a gradient lane comes last
     for (size_t lane = one.lanes.size(); shape.gradient_lane < 0 && lane-- > 1;)
       if (one.lanes[lane].owns(network)) shape.gradient_lane = static_cast<int>(lane);
   const Network between = layer.groups[GroupKind::pp].network;
@@ -151,7 +152,7 @@ const BoundShape& BoundShapes::get(const Schedule& schedule, const LayerOutline&
 
 PhaseBound::PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer)
     : schedule_(schedule), shape_(shape), pricer_(pricer), ring_s_(ring_seconds()) {
-  double sum_s = 0;  // seconds of the tasks that overlap with attention_dw
+  double sum_s = 0;  // seconds of the tasks that attention_dw overlaps with
   for (const auto* part : {&shape.before, &shape.behind})
     for (const auto& link : *part) {
       dense_ += dense(link);
@@ -172,7 +173,7 @@ double PhaseBound::dense(const BoundShape::Link& link) const {
   return pricer_.dense_seconds(link.kind, shape_.phase, schedule_.flow);
 }
 
-// Replays the ring as if all lanes were free when it begins.
+// Returns the seconds of the ring in a replay in which all lanes are free at its start.
 double PhaseBound::ring_seconds() const {
   std::vector<double> ends, lanes(shape_.lanes.size(), 0);
   for (const BoundShape::RingTask& task : shape_.ring) {
@@ -229,14 +230,15 @@ double PhaseBound::busy(int lane, BoundedDegrees degrees) const {
   return seconds;
 }
 
-// Tasks beside the chain begin together with the MoE part, or end with it.
+// Tasks beside the chain start at the MoE part's start, or end at its end.
 double PhaseBound::outside(int lane, BoundedDegrees degrees) const {
   std::vector<BoundShape::Link> chain;
   for (const auto* part : {&shape_.before, &moe_chain(degrees), &shape_.behind})
     chain.insert(chain.end(), part->begin(), part->end());
   const bool forward = shape_.phase == Phase::forward;
   if (!forward) std::ranges::reverse(chain);
-  const size_t outermost = (forward ? shape_.before : shape_.behind).size();  // links before, or after, all other tasks
+  // Number of links before (after) the MoE part.
+  const size_t outermost = (forward ? shape_.before : shape_.behind).size();
   const auto is_here = [&](const BoundShape::Link& link) { return is_on(link, lane); };
   const bool beside = std::ranges::any_of(shape_.shared, is_here) || std::ranges::any_of(shape_.weights, is_here) ||
                       std::ranges::any_of(shape_.beside_sum, is_here);
@@ -289,9 +291,9 @@ PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> lin
   return on;
 }
 
-// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. The chunk of its
-// first part has passed every earlier link, each in no less than the seconds of the shortest part; the chunk of its
-// last part must still pass every later link. So before, load and behind add up on any lane.
+// Bounds a stretch of links that are all cut into parts. A lane runs its parts one after another. Before its first
+// part, that chunk has passed all earlier links, and after its last part, that chunk must still pass all later links;
+// each of these takes at least the seconds of the link's shortest part. So the three add up for any lane.
 PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
   for (const Load& load : loads) path += load.least;
@@ -303,8 +305,8 @@ PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, st
   return most;
 }
 
-// The gathering of the shared expert's tokens and the expert itself come first on their lanes in the MoE part, and the
-// sum of its parts comes last. They are a chain of their own, and both chains begin and end together.
+// The shared expert is a second chain, which begins and ends together with the MoE part's chain. Its gather of tokens
+// and its computation come first on their lanes, and the sum of its parts comes last.
 PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const BoundShape::Link> chain,
                                            std::span<const Load> loads) const {
   Term most = std::max(alone, Term{shared_, name_of(LaneKind::compute)}, larger);
@@ -316,8 +318,8 @@ PhaseBound::Term PhaseBound::beside_shared(const Term& alone, std::span<const Bo
   return most;
 }
 
-// Beside the chain are the shared expert and the half of the experts' backward for which no exchange waits. When a lane
-// has completed the latter, it has also run the other half, and has waited for a first chunk.
+// Tasks beside the chain are the shared expert and the half of the experts' backward for which no exchange waits. A
+// lane that has completed that half has also waited for a first chunk and run the other half.
 PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const BoundShape::Link> chain,
                                              std::span<const Load> loads, BoundedDegrees degrees) const {
   Term most = beside_shared(alone, chain, loads);
@@ -330,7 +332,8 @@ PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const 
   return most;
 }
 
-// A task that takes all rows at once waits for all earlier parts, and all later parts wait for it: stretches add up.
+// Sums the bounds of stretches: a task that takes all rows waits for all earlier parts, and all later parts wait for
+// it.
 PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
   Term longest{0, name_of(LaneKind::compute)};
   double seconds = 0;
@@ -349,8 +352,9 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
   return {seconds, longest.name};
 }
 
-// The dense part and the MoE part form one chain, so both add up. Gradients of policy `after` are sent in one slice
-// after the dense part. All others must fit on their lane beside its other tasks, however they are cut.
+// The dense part and the MoE part form one chain, so their bounds add up. With policy `after`, gradients are sent in
+// one slice after the dense part. With all other policies, the gradient lane must run them and its other tasks, in
+// whatever slices.
 PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   const auto& chain = moe_chain(degrees);
   std::array<Load, kMostLinks> loads;
@@ -369,8 +373,9 @@ PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   return std::max(most, Term{on_gradient_lane, "gradients"}, larger);
 }
 
-// Links of the dense part run one after another, as do the stretches of the MoE part. Gradients that are not sent after
-// everything, and halves of backwards for which no task waits, overlap with them. A shared expert is ignored.
+// Bounds the seconds under contention. Links of the dense part and stretches of the MoE part follow each other;
+// gradients (unless sent after everything) and halves of backwards for which no task waits may overlap with any of
+// them. A shared expert is ignored.
 double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<const Load> loads,
                              BoundedDegrees degrees) const {
   const GroupNetworks networks = networks_of(pricer_.groups());
@@ -388,7 +393,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   std::vector<std::vector<LaneWork>> stretches;
   for (const LaneWork& each : dense_works) stretches.push_back({each});
   if (!ring_works.empty()) stretches.push_back(ring_works);
-  bool open = false;  // the last stretch consists of parts
+  bool open = false;  // the last stretch has links cut into parts
   for (size_t i = 0; i < chain.size(); ++i) {
     const bool whole = chain[i].takes_all_rows();
     if (whole || !open) stretches.emplace_back();
@@ -402,10 +407,10 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   return least_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 
-// All of a lane's tasks begin no earlier than its first one, and a chunk's tasks of later links follow its task of this
-// link. So everything from the first link of lane a on begins no earlier than lane a. Likewise, everything up to the
-// last link of lane b ends no later than lane b. What lies between is a chain with its own bound. Tasks beside the MoE
-// part begin after the dense part before it and end before the one after it, on any lane.
+// All tasks from the first link of lane a on begin no earlier than the first task of lane a: a lane's tasks follow its
+// first one, and a chunk's tasks on later links follow its task on this link. Likewise, all tasks up to the last link
+// of lane b end no later than lane b. The links between form a chain, whose bound is the crossing from a to b. Tasks
+// beside the MoE part lie between the dense parts before and after it on every lane.
 Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const std::vector<BoundShape::Link>& moe_links = moe_chain(degrees);
   std::vector<BoundShape::Link> chain = shape_.before;
@@ -417,7 +422,7 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
     loads.push_back(whole ? Load{dense(link), dense(link)} : load(link, degrees));
   }
   const size_t lanes = shape_.lanes.size();
-  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // by lane, its range of links: [first, last)
+  std::vector<size_t> first(lanes + 1, chain.size()), last(lanes + 1, 0);  // for each lane, its links [first, last)
   first[lanes] = 0;
   last[lanes] = chain.size();
   for (size_t i = chain.size(); i-- > 0;)
@@ -432,9 +437,10 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const std::span<const Load> moe_loads = std::span(loads).subspan(begin, count);
   const Term alone = moe_part(of_moe, moe_loads);
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
-  std::vector<double> last_s(lanes + 1, 0);  // by lane, seconds after the whole chain
+  std::vector<double> last_s(lanes + 1, 0);  // for each lane, seconds after the whole chain
   for (const auto& half : shape_.beside_sum) last_s[half.lane] += dense(half);
-  // Heads may begin before the lane of the ring's sends is free, and end after the last send.
+  // The ring's heads may begin before the lane of its sends is free, and end after the last send, so this lane counts
+  // less.
   const auto shorter = [&](size_t link, size_t lane) {
     if (lane == lanes || !is_ring(chain[link])) return 0.0;
     return ring_s_ - ring_busy(static_cast<int>(lane));
@@ -451,8 +457,8 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   return crossings;
 }
 
-// Lanes are FIFOs and tasks wait only for ends of tasks. So a pass ends at the maximum over everything that it waits
-// for, and each of these is a replay that waits for nothing else.
+// Lanes are FIFO queues and tasks wait only for ends of tasks, so times are maxima of sums. The end of a pass is the
+// maximum of its ends in replays that each wait for only one of the lanes or the chain.
 Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds) {
   const size_t lanes = pass.lanes();
   Crossings crossings;
@@ -476,7 +482,8 @@ Bound lesser_phases(const Bound& one, const Bound& other) {
 }
 
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
-  if (LayerCase unpadded = pricer.shape(); std::exchange(unpadded.row_multiple, 1) > 1)  // padding only adds rows
+  // Without padding the bound holds for all degrees.
+  if (LayerCase unpadded = pricer.shape(); std::exchange(unpadded.row_multiple, 1) > 1)
     return degree_free_bound(schedule, LayerPricer(pricer.profile(), unpadded, pricer.options()));
   if (!schedule.variants.empty()) {
     Bound least = degree_free_bound(*schedule.variants.front(), pricer);

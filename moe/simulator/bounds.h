@@ -1,5 +1,5 @@
 #pragma once
-// Lower bounds on a layer's seconds under a schedule: one for all degrees and gradient splits, and one per degree.
+// Lower bounds on a layer's seconds under a schedule, for all degrees and gradient splits or for one degree.
 #include <cstdint>
 #include <map>
 #include <span>
@@ -18,13 +18,12 @@ struct Bound {
   double total_s() const { return forward_s + backward_s; }
 };
 
-/// The inputs of a bound other than prices: which kinds of tasks follow each other, and on which lanes. Layers of a
-/// grid share it.
+/// The inputs of a bound except prices: the chains of task kinds and their lanes. Layers of a grid share it.
 struct BoundShape {
   struct Link {
     TaskKind kind;
     int lane;
-    bool by_degree;  // cut into `degree` parts; else into `parts`
+    bool by_degree;  // cut into as many parts as the degree; else into `parts`
     int parts;
     bool takes_all_rows() const { return !by_degree && parts == 1; }
   };
@@ -32,10 +31,10 @@ struct BoundShape {
   std::vector<LaneKind> lanes;
   std::vector<Link> before, behind;  // the dense part, before and after the MoE part
   std::vector<Link> one, several;    // the MoE part's chain, with one chunk and with several
-  std::vector<Link> weights;         // the half of the experts' backward for which the chain does not wait
-  std::vector<Link> beside_sum;      // the same of attention, which overlaps with what follows the other half
-  std::vector<Link> shared;          // the shared expert's chain, beside the MoE part's
-  /// A task of attention's ring, which is one link of the dense part, of kind `heads`.
+  std::vector<Link> weights;         // the half of the experts' backward that the chain does not wait for
+  std::vector<Link> beside_sum;      // attention_dw, which overlaps with the tasks after attention_dx
+  std::vector<Link> shared;          // the shared expert's chain, parallel to the MoE part's
+  /// A task of attention's ring. The whole ring is one link of the dense part, of kind `heads`.
   struct RingTask {
     TaskKind kind;
     int lane;
@@ -47,7 +46,7 @@ struct BoundShape {
 };
 BoundShape bound_shape(const Schedule& schedule, const LayerOutline& layer, Phase phase);
 
-/// One pass of a layer, without gradients, in a replay's form: which tasks follow each other on which lanes.
+/// One pass of a layer, without gradients, compiled for replay.
 class PassTasks {
  public:
   explicit PassTasks(std::shared_ptr<const Structure> of);
@@ -55,19 +54,19 @@ class PassTasks {
   size_t lanes() const { return structure_->lanes.size(); }
   /// Returns the seconds of each task of the pass.
   std::vector<double> seconds(const LayerPricer& pricer) const;
-  /// Replays the pass. On entry, `ends` has the time at which each lane and, last, the chain is free; on return, the
-  /// time at which each ends.
+  /// Replays the pass. `ends` has one element per lane and, last, one for the chain: on entry the time at which it is
+  /// free, on return the time at which it ends.
   void replay(std::span<const double> seconds, std::vector<double>& ends) const;
 
  private:
   struct Row {
     uint32_t lane, first_dependency;
-    bool begins;  // waits only for the chain before the pass
+    bool begins;  // waits for the chain of the previous pass
   };
   std::shared_ptr<const Structure> structure_;
-  std::vector<Row> rows_;  // by task, and an end mark
+  std::vector<Row> rows_;  // for each task, followed by an end mark
   std::vector<uint32_t> dependencies_;
-  size_t chain_end_ = 0;  // the task for which the next pass waits
+  size_t chain_end_ = 0;  // the task that the next pass waits for
 };
 
 /// Bound shapes and passes, each built on its first use.
@@ -81,23 +80,25 @@ class BoundShapes {
   std::map<StructureKey, PassTasks> passes_;
 };
 
-/// [a][b]: the least seconds from the start of the first task on lane a to the end of the last on lane b, for any
-/// degree; -infinity if they are not ordered. The last index is the phase's chain of tasks as a whole.
+/// crossings[a][b]: lower bound on the seconds from the start of the first task on lane a to the end of the last task
+/// on lane b; -infinity if no order connects them. The last index stands for the chain of the whole phase instead of a
+/// lane.
 using Crossings = std::vector<std::vector<double>>;
 
-/// Returns the exact crossings of a pass, from a replay without contention.
+/// Returns the exact crossings of a pass without contention, by replays.
 Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds);
 
-/// The degrees for which a bound holds: one, or (`exact` 0) all from `least` on; and whether gradients are included.
+/// The degrees for which a bound holds: `exact` or, if that is 0, all from `least` on. `gradients`: whether gradients
+/// are included.
 struct BoundedDegrees {
   int exact = 0, least = 1;
   bool gradients = true;
 };
 
-/// Lower bounds on a phase's seconds: the dense part plus the MoE part's busiest lane: its load, plus the least time
-/// before its first task and after its last one. This is summed over the stretches between tasks that take all rows at
-/// once. Gradients sent after everything add their time; others must fit on their lane. If lanes slow each other, the
-/// least time to complete their loads is a bound too (contended_work.h).
+/// Lower bounds on a phase's seconds: the dense part, plus the bound of the MoE part's busiest lane: its load and the
+/// least time before its first task and after its last one. Tasks that take all rows divide the MoE part into
+/// stretches, whose bounds are added. Gradients sent after everything add their time; others are part of their lane's
+/// load. Under contention, the least time to complete all loads is a bound too (contended_work.h).
 class PhaseBound {
  public:
   PhaseBound(const Schedule& schedule, const BoundShape& shape, const LayerPricer& pricer);
@@ -106,21 +107,21 @@ class PhaseBound {
     double seconds;
     std::string_view name;
   };
-  /// Returns the bound for all degrees: with alpha-beta rows, each alpha is paid once; with measured curves, each byte
-  /// costs its least price.
+  /// Returns the bound for all degrees: each alpha counts once with alpha-beta rows, and each byte with its smallest
+  /// price on measured curves.
   Term degree_free() const;
-  /// Returns the bound for this degree, from the seconds of its own chunks.
+  /// Returns the bound for one degree, from the seconds of its chunks.
   Term at(int degree) const;
-  /// Returns a lower bound on the seconds of this degree and every larger one.
+  /// Returns the bound for `degree` and every larger degree.
   double from(int degree) const;
-  /// Returns a lower bound on the seconds of a phase of this degree or a larger one, without gradients.
+  /// Returns the same bound without gradients.
   double pass_from(int degree) const;
   /// Returns the lane that sends gradients; -1 if no gradients are sent.
   int gradient_lane() const { return shape_.gradient_lane; }
   /// Returns the seconds of a lane's tasks without gradients.
   double busy(int lane, BoundedDegrees degrees = {}) const;
-  /// Returns the least seconds before a lane's first task in a forward, or after its last one in a backward; infinity
-  /// if it has no task.
+  /// Returns a lower bound on the seconds before a lane's first task in a forward, or after its last task in a
+  /// backward; infinity if the lane has no task.
   double outside(int lane, BoundedDegrees degrees) const;
   /// Returns the crossings of the phase without gradients, for one degree or for all degrees from `least` on.
   Crossings crossings(BoundedDegrees degrees = {}) const;
@@ -140,7 +141,7 @@ class PhaseBound {
   double ring_seconds() const;
   bool is_ring(const BoundShape::Link& link) const { return link.kind == TaskKind::heads; }
   double dense_on(int lane) const;
-  /// A lane's part of a chain: its load, and the least seconds before its first task and after its last one.
+  /// The seconds of a lane in a chain: its load, and lower bounds on the time before its first and after its last task.
   struct LaneLoad {
     double before = 0, busy = 0, behind = 0;
   };
@@ -160,16 +161,16 @@ class PhaseBound {
   double ring_s_ = 0;  // least seconds of attention's ring
   double dense_ = 0, gradients_ = 0, beside_gradients_ = 0;
   double shared_ = 0;  // seconds of the shared expert's chain
-  /// By lane: the seconds from the begin of the MoE part to the end of the shared expert's first tasks; the seconds of
+  /// For each lane: seconds from the start of the MoE part to the end of the shared expert's first tasks; seconds of
   /// its last tasks.
   std::vector<double> shared_lead_, shared_tail_;
 };
 
-/// Returns, for each phase, the lesser of two bounds.
+/// Returns the smaller of two bounds for each phase.
 Bound lesser_phases(const Bound& one, const Bound& other);
 
-/// Returns a lower bound on the seconds of all degrees and gradient splits of the schedule, or of the schedules among
-/// which it chooses. The backward includes a recomputed forward.
+/// Returns a lower bound for all degrees and gradient splits of the schedule or, if it chooses among variants, of all
+/// variants. The backward includes a recomputed forward.
 Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer);
 
 }  // namespace moe

@@ -1,7 +1,8 @@
-// Idea: at any time, some set of works runs, each at its rate under contention. The least time of sets that together
-// complete all work is a linear program; in its dual, works have prices with which no set earns more than 1.
-// Invariant: work may be interrupted and waits for nothing in its stretch, which only makes the bound smaller.
-// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
+// Idea: at any time some set of works runs, each at its rate under contention. To choose how long each set runs so that
+// all work is completed in the least total time is a linear program. Its dual gives each work a price per second such
+// that no set earns more than 1 per second; the value of all work at these prices is the bound. Invariant: ignoring
+// that work can't be interrupted, and waits for other work in its stretch, only lowers the bound. Source: lower bounds
+// by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/simulator/contended_work.h"
 
 #include <algorithm>
@@ -19,7 +20,8 @@ class Program {
  public:
   Program(const Contention& contention, size_t works) : slowdown_(contention), works_(works) {}
 
-  // Adds a row for each set of works with at least one of `first`. `first_at`, `second_at`: index of the first work.
+  // Adds a row for each set of works with at least one work of `first`. `first_at`, `second_at`: index of their first
+  // variable.
   void add_sets(std::span<const LaneWork> first, size_t first_at, std::span<const LaneWork> second, size_t second_at) {
     for (size_t set = 1; set < size_t{1} << (first.size() + second.size()); ++set) {
       if ((set & ((size_t{1} << first.size()) - 1)) == 0) continue;
@@ -86,12 +88,12 @@ double least_contended_seconds(const Contention& contention, std::span<const std
 
 namespace {
 
-constexpr double kRounding = 1e-9;  // smaller cells are rounding errors
+constexpr double kRounding = 1e-9;  // smaller cells count as rounding errors
 constexpr double kNoGain = 1e-15;   // relative to the largest gain
 constexpr int kMostPivots = 1000;
 
-// The rows of the tableau: those of the program, with one slack variable each, and then the gains. The last column has
-// the limits.
+// The tableau of the simplex method: one row per row of the program, each with a slack variable, then the row of gains.
+// The last column has the limits.
 class Tableau {
  public:
   Tableau(const LinearProgram& program, std::span<const double> gains)
@@ -107,7 +109,8 @@ class Tableau {
     for (size_t c = 0; c < variables_; ++c) at(rows_, c) = -gains[c] / largest;
   }
 
-  // Moves to a corner with a larger gain; returns false at the best one, or if rounding has made the rows useless.
+  // Moves to a corner with a larger gain. Returns false at the best corner, or if rounding errors prevent further
+  // steps.
   bool improve() {
     const auto gains = cells_.begin() + static_cast<std::ptrdiff_t>(rows_ * columns_);
     const auto entering = std::min_element(gains, gains + static_cast<std::ptrdiff_t>(columns_ - 1));
@@ -128,7 +131,8 @@ class Tableau {
  private:
   double& at(size_t row, size_t column) { return cells_[row * columns_ + column]; }
 
-  // Returns, of equally tight rows, the one with the largest cell, because a pivot on a small cell loses precision.
+  // Returns the row that limits the entering variable most; of equally tight rows, the one with the largest cell,
+  // because a pivot on a small cell loses precision.
   std::optional<size_t> tightest(size_t entering) {
     double least = std::numeric_limits<double>::infinity();
     const auto ratio = [&](size_t r) { return at(r, columns_ - 1) / at(r, entering); };
@@ -162,7 +166,7 @@ double product(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
 }
 
-// Scales x >= 0 such that it is within all limits.
+// Scales x >= 0 down so that it is within all limits.
 void make_feasible(const LinearProgram& program, std::vector<double>& x) {
   double most = 1;
   for (size_t r = 0; r < program.rows.size(); ++r) {

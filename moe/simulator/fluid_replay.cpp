@@ -1,9 +1,9 @@
-// Idea: rates change only when a task starts or ends. The replay jumps from one such event to the next and moves the
-// ends of those tasks whose slowdown has changed.
-// Invariant: `end` of a running lane is when its task ends if nothing changes; `busy_` of a stage is the sum of the
-// steps of its running tasks, an index into the table of slowdowns (slowdown.h).
-// One algorithm runs on two clocks: numbers, and lines that tell how ends move as the tasks' seconds change.
-// Source: the fluid models of simulators such as SimGrid (Casanova et al. 2008), with a profile's factors for rates.
+// Idea: rates change only when a task starts or ends. The replay goes from one such event to the next, and updates the
+// ends of the tasks whose slowdown has changed. Invariant: `end` of a running lane is the time at which its task ends
+// if no rate changes; `busy_` of a stage is the sum of SlowdownTable::step over its running tasks, which is the index
+// of their row in that table (slowdown.h). The same algorithm runs with two kinds of times: numbers, and lines, whose
+// slopes say how times change if the tasks' seconds change. Source: the fluid models of simulators such as SimGrid
+// (Casanova et al. 2008), with a profile's factors for rates.
 #include "moe/simulator/fluid_replay.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networ
   place_.resize(structure.tasks.size());
   for (const Lane& lane : structure.lanes)
     for (size_t i = 0; i < lane.queue.size(); ++i) place_[lane.queue[i]] = static_cast<uint32_t>(i);
-  std::map<int, uint32_t> stages;  // their numbers
+  std::map<int, uint32_t> stages;  // index of each stage
   for (size_t lane = 0; lane < lanes; ++lane) {
     const auto number = static_cast<uint32_t>(stages.size());
     lanes_.push_back({0, 0, stages.try_emplace(structure.lanes[lane].stage, number).first->second});
@@ -70,7 +70,8 @@ struct FluidReplay::PlainClock {
   void next_is(Time, Time) const {}
 };
 
-// Represents times as lines. Of two equal values, the one with the smaller slope is first, as it is after a small step.
+// Represents times as lines. Of two equal values, the one with the smaller slope comes first, because it is smaller
+// after any small step.
 struct FluidReplay::LineClock {
   struct Time {
     double value, slope;
@@ -93,14 +94,15 @@ struct FluidReplay::LineClock {
   }
   void started(uint32_t, Time) const {}
   void ended(uint32_t, Time) const {}
-  // `next` ends first until another end overtakes it; slopes that differ only by rounding count as equal.
+  // Limits the reach to the step at which `other` would end before `next`. Slopes that differ only by rounding count as
+  // equal.
   void next_is(Time next, Time other) {
     const double closing = next.slope - other.slope;
     if (closing > 1e-9 * steepest) reach = std::min(reach, (other.value - next.value) / closing);
   }
 };
 
-// Runs one replay, whose small state is on the stack.
+// One replay. Its state is small and lives on the stack.
 template <class Clock>
 class FluidReplay::Run {
   using Time = typename Clock::Time;
@@ -134,9 +136,9 @@ class FluidReplay::Run {
   struct At {
     uint32_t row, rows_end;  // the lane's running or waiting task; end of the queue
     uint32_t ended, stage;   // ended: number of tasks that ended
-    Resource resource;       // of the running task, as the next two members
+    Resource resource;       // of the running task, like the next two members
     double slowdown;
-    Time end;  // at the present rate; never() if no task runs
+    Time end;  // at the current rate; never() if no task runs
   };
 
   bool ready(const Row* row) const {
@@ -145,7 +147,7 @@ class FluidReplay::Run {
     return true;
   }
 
-  // Tasks that take no time end at once, slow nothing and may let others start.
+  // Starts all tasks that can start. Tasks of 0 seconds end at once, slow no other task and may let others start.
   void start_ready(Time now) {
     for (bool again = true; again;) {
       again = false;
@@ -171,7 +173,8 @@ class FluidReplay::Run {
     }
   }
 
-  // `begun` begins beside the running tasks, except those that only rounding keeps from having ended.
+  // Adds the stalls between `begun`, which starts now, and the running tasks, except those that would have ended
+  // without rounding errors.
   void stall(At& begun, Time now) {
     constexpr double kRounding = 1e-12;
     for (size_t i = 0; i < lanes_; ++i) {
@@ -219,7 +222,7 @@ class FluidReplay::Run {
   size_t lanes_;
   Clock& clock_;
   std::array<At, kMaxLanes> at_;
-  std::array<uint32_t, kMaxLanes> busy_;  // by stage: sum of the steps of running tasks
+  std::array<uint32_t, kMaxLanes> busy_;  // for each stage: sum of the steps of running tasks
 };
 
 double FluidReplay::makespan(std::span<const double> seconds, std::vector<double>& ends) const {

@@ -1,7 +1,7 @@
 #pragma once
-// Replays exactly a structure whose lanes slow each other while they run. Between two events (a task starts or ends),
-// every running task has a constant rate, so time jumps from event to event. Tasks of a stage slow each other
-// (slowdown.h); all of its ranks behave the same.
+// The exact replay of a structure whose lanes slow each other while they run. Between two events (the start or end of a
+// task), every running task has a constant rate, so the replay goes from event to event. Tasks of a stage slow each
+// other (slowdown.h); all ranks of a stage behave alike.
 #include <array>
 #include <cstdint>
 #include <span>
@@ -12,28 +12,27 @@
 
 namespace moe {
 
-/// A makespan along a line on which every task's seconds change: its seconds at the start of the line, its slope there,
-/// and the step up to which the slope holds, because until then no two ends change their order.
+/// The makespan as a function of a step along which every task's seconds change linearly: its value at step 0, its
+/// slope there, and the step up to which the slope is constant, because no two ends change their order before it.
 struct LineSpan {
   double seconds = 0, slope = 0, reach = 0;
 };
 
-/// A structure compiled for replay under one contention. With all factors 1 and no shared network, its times equal
-/// those of Replay exactly. A replay takes some tens of nanoseconds per task and allocates nothing if `ends` is large
-/// enough.
+/// A structure compiled for replays under one Contention. If all factors are 1 and no lanes share a network, its times
+/// equal those of Replay exactly. A replay takes some tens of nanoseconds per task and allocates no memory if `ends` is
+/// large enough.
 class FluidReplay {
  public:
   /// Throws WrongResult for a structure that can't be replayed (see Replay), BadInput for a factor below 1.
   FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention);
 
-  /// Returns the end of the last task. `seconds`: by task id, of a task without contention. On return, `ends` has the
-  /// end of each task.
+  /// Returns the end of the last task, and writes the end of each task to `ends`. `seconds`: for each task id, its
+  /// seconds without contention.
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
-  /// Replays as makespan() does while the seconds of task t change by slopes[t] per step along a line. The result is
-  /// exact: between two events all rates are constant, so ends are linear in the step as long as their order is the
-  /// same.
+  /// Returns the makespan if the seconds of task t are seconds[t] + step slopes[t]. It is exact: between two events all
+  /// rates are constant, so ends are linear in the step as long as their order does not change.
   LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
-  /// Returns all times; a lane's busy time includes the slowdown of its tasks.
+  /// Returns the times of all tasks and lanes; a lane's busy time includes slowdowns.
   Timeline timeline(std::span<const double> seconds) const;
 
  private:
@@ -46,17 +45,17 @@ class FluidReplay {
     Resource resource;
   };
   struct Dependency {
-    uint32_t lane, count;  // met when the lane has ended `count` tasks
+    uint32_t lane, count;  // fulfilled once the lane has ended `count` tasks
   };
   struct LaneRows {
     uint32_t first, end, stage;
   };
   void add_lane(const Structure& structure, size_t lane, const GroupNetworks& networks);
 
-  std::vector<Row> rows_;                 // by lane in queue order, and an end mark
+  std::vector<Row> rows_;                 // for each lane in queue order, followed by an end mark
   std::vector<Dependency> dependencies_;  // at most one per lane
   std::vector<LaneRows> lanes_;
-  std::vector<uint32_t> place_;  // by task, its position in its lane's queue
+  std::vector<uint32_t> place_;  // for each task, its position in its lane's queue
   SlowdownTable slowdowns_;
 };
 
@@ -64,8 +63,7 @@ class FluidReplay {
 Timeline fluid_timeline(const Structure& structure, const GroupNetworks& networks, const Contention& contention,
                         std::span<const double> seconds);
 
-/// Returns a plan's timeline by the replay that it needs: FluidReplay under contention or if lanes share a network,
-/// else Replay.
+/// Returns a plan's timeline, by FluidReplay if there is contention or lanes share a network, else by Replay.
 Timeline timeline_of(const Plan& plan, std::span<const double> seconds, const Contention& contention);
 
 }  // namespace moe

@@ -12,8 +12,8 @@
 namespace moe {
 namespace {
 
-// The least seconds from the lanes and the chain before some passes to those after them: a matrix over (max, +), so
-// that consecutive passes multiply.
+// The Crossings of consecutive passes: lower bounds on the seconds from each lane or the chain before the passes to
+// each lane or the chain after them. It is a matrix over (max, +), so consecutive passes are matrix products.
 class Between {
  public:
   explicit Between(size_t lanes) : size_(lanes + 1) {
@@ -22,7 +22,7 @@ class Between {
   explicit Between(const Crossings& crossings) : Between(crossings.size() - 1) {
     for (size_t a = 0; a < size_; ++a)
       for (size_t b = 0; b < size_; ++b) least_[a][b] = crossings[a][b];
-    for (size_t lane = 0; lane + 1 < size_; ++lane)  // lanes that the pass does not use keep their time
+    for (size_t lane = 0; lane + 1 < size_; ++lane)  // a lane that the pass does not use keeps its time
       least_[lane][lane] = std::max(least_[lane][lane], 0.0);
   }
   double at(size_t from, size_t to) const { return least_[from][to]; }
@@ -60,16 +60,16 @@ class Between {
   std::array<Ends, kMost> least_;
 };
 
-// Bounds of one layer. The last micro-batch's backward, which sends gradients, may have another degree.
+// Bounds of one layer's passes. The last micro-batch's backward, which sends gradients, may have another degree.
 struct LayerBounds {
   Between forward, backward, last_backward;
-  bool alike = false;  // the last backward equals all others
+  bool alike = false;  // last_backward equals backward
 };
 
-// Bounds of each kind of layers that a model has.
+// The bounds of each kind of layer in a model.
 using KindBounds = EnumArray<LayerKind, const LayerBounds*, kLayerKinds>;
 
-// Returns the bounds of some degrees, from the loads of lanes.
+// Returns the bounds of a layer for these degrees, by PhaseBound.
 LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, BoundedDegrees degrees,
                          BoundShapes& shapes) {
   const auto between = [&](Phase phase) {
@@ -81,9 +81,9 @@ LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, Bo
   return {between(Phase::forward), backward, backward, true};
 }
 
-// The earliest ends of one stage's passes: of the last task on each lane and, as the last element, of the chain. A lane
-// is a FIFO, and passes are issued whole, so a pass's first task on a lane waits for the lane's previous pass. The
-// chain's first task waits for the chain.
+// The earliest ends of one stage's passes so far, for each lane and, last, for the chain. A pass's first task on a lane
+// waits for the previous pass's tasks on that lane, because lanes are FIFO queues and passes are issued one by one. The
+// chain's first task waits for the previous chain.
 class Stage {
  public:
   explicit Stage(size_t lanes) : lanes_(lanes) {}
@@ -96,16 +96,17 @@ class Stage {
     for (size_t i = 0; i <= lanes_; ++i)
       if (ends_[i] > before[i]) worked_s_ = std::max(worked_s_, ends_[i]);
   }
-  /// Sends the chain's output; returns when it has been sent.
+  /// Sends the chain's output; returns the end of the send.
   double send(size_t lane, double seconds) { return ends_[lane] = std::max(ends_[lane], chain()) + seconds; }
-  /// Returns when it has received its neighbour's output; messages arrive in order, each after the previous pass.
+  /// Receives an output that the neighbour finished sending at `left_s`; returns the end of the receive. Messages
+  /// arrive in order, each after the previous pass.
   double receive(double left_s, double seconds) {
     return received_s_ = std::max({received_s_, left_s, chain()}) + seconds;
   }
-  /// Returns when its passes have ended; a send may still overlap with what follows them.
+  /// Returns the end of its passes. A send may still overlap with what follows.
   double worked_s() const { return worked_s_; }
 
-  double first_made = 0;  // the end of the first layer in the last micro-batch's backward
+  double first_made = 0;  // end of the first layer that the last micro-batch's backward runs
 
  private:
   size_t lanes_;
@@ -113,7 +114,7 @@ class Stage {
   double received_s_ = 0, worked_s_ = 0;
 };
 
-/// Seconds in which a stage's DP groups gather the weights that ZeRO 1 shards, and its EDP groups those of experts.
+/// Seconds of the gathers under ZeRO 1: of a stage's dense weights over DP, and of its experts' weights over EDP.
 struct StageGathers {
   StageGathers(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage) {
     const ParallelShape& p = model.shape.parallel;
@@ -150,7 +151,7 @@ class ModelBound {
 
   const KindPricers& pricers() const { return pricers_; }
 
-  /// Returns the seconds of the iteration with these passes.
+  /// Returns the bound of the iteration for these passes.
   double run(const KindBounds& bounds) {
     if (steps_.empty()) prepare_run();
     bounds_ = bounds;
@@ -165,10 +166,10 @@ class ModelBound {
     return end_s;
   }
 
-  /// Returns a lower bound on the seconds in which the lanes of each stage complete its passes, from their first task
-  /// to their last one in each, and its chain if each pass receives its input, which waits for the previous pass.
-  /// Before a stage's first pass, a forward runs through a chunk of each earlier stage, and after its last pass a
-  /// backward. The step is excluded.
+  /// Returns a bound from the busiest lane of any stage: its seconds in every pass, from its first task to its last
+  /// one; and of the chain, if passes receive their input, because a receive waits for the previous pass. Before a
+  /// stage's first pass, a forward runs through a chunk of each earlier stage, and after its last pass a backward. The
+  /// step is excluded.
   double busiest_s(const KindBounds& bounds) {
     bounds_ = bounds;
     compose_chunks();
@@ -177,7 +178,7 @@ class ModelBound {
       const Chunk& own = chunks_[stage];
       for (size_t lane = 0; lane < lanes_; ++lane) {
         most_s = std::max(most_s, stage_s(stage, lane, lane));
-        const bool is_used = own.forward.at(lanes_, lane) >= 0;  // and waits for the input of the stage
+        const bool is_used = own.forward.at(lanes_, lane) >= 0;  // such a lane also waits for the stage's input
         if (is_used) most_s = std::max(most_s, outside_s + stage_s(stage, lane, lanes_));
       }
       const bool is_last = stage + 1 == split_.stages;
@@ -193,7 +194,7 @@ class ModelBound {
   struct Chunk {
     Between forward, backward, last_backward;
   };
-  using Ended = EnumArray<Phase, double, 2>;  // by phase: forward, backward
+  using Ended = EnumArray<Phase, double, 2>;  // for forward and backward
 
   void prepare_run() {
     steps_ = pipeline_steps(model_.order, model_.micro_batches, split_);
@@ -207,13 +208,13 @@ class ModelBound {
     if (dense_ != nullptr) beside_dense_gradients_s_ = beside_s(*dense_);
   }
 
-  // Returns whether the last stage runs each backward right after its own forward.
+  // Returns whether the last stage runs each backward directly after the forward of the same micro-batch.
   bool alternates() const {
     return model_.order == PipelineOrder::one_f_one_b && split_.virtual_stages == 1 && split_.parts == 1;
   }
 
-  // Returns the seconds of all passes of a stage, from the start of its first task on `lane` to the end of its last one
-  // on `end`, which is the same lane or the chain.
+  // Returns a lower bound on the seconds of all passes of a stage, from the start of the first task on `lane` to the
+  // end of the last task on `end`, which is the same lane or the chain.
   double stage_s(int stage, size_t lane, size_t end) const {
     const int before = model_.micro_batches - 1;
     if (alternates() && stage + 1 == split_.stages) {
@@ -230,14 +231,15 @@ class ModelBound {
     return seconds;
   }
 
-  // Returns a lower bound on the seconds after a stage's passes and gradients.
+  // Returns a lower bound on the seconds of the step after a stage's passes and gradients.
   double step_s(int stage) const {
     if (model_.step.planned) return step_least_seconds(schedule_, pricer_, model_, stage);
     const StageGathers gathers(pricer_, dense_, model_, stage);
     return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
 
-  // Combines each chunk's layers into one pass. Most chunks have the same layers as the previous one.
+  // Combines the layers of each chunk into one pass. A chunk with the same kinds of layers as the previous one reuses
+  // its pass.
   void compose_chunks() {
     chunks_.clear();
     std::vector<LayerKind> before, now;
@@ -276,8 +278,9 @@ class ModelBound {
                   static_cast<size_t>(micro_batch)];
   }
 
-  // A forward follows that of the previous chunk; a backward follows its own forward and the backward of the next
-  // chunk. Data from another stage is received after this stage's previous pass has ended.
+  // Returns the time at which a step can begin. A forward follows the forward of the previous chunk; a backward follows
+  // its own forward and the backward of the next chunk. Data from another stage is received after this stage's previous
+  // pass.
   double ready(const PipelineStep& step, Stage& stage) {
     const bool forward = step.phase == Phase::forward;
     const int from = step.chunk + (forward ? -1 : 1);
@@ -297,7 +300,8 @@ class ModelBound {
       run_last(step.chunk, stage);
     else
       stage.pass(forward ? chunk.forward : chunk.backward);
-    // A forward's own backward waits for it too, but also for tasks that follow from the sent message.
+    // The end of the send may stand for the end of a forward: its backward follows tasks that wait for this message
+    // anyway.
     const bool is_last = step.chunk == (forward ? split_.chunks() - 1 : 0);
     ended(step.chunk, step.micro_batch)[step.phase] =
         transfer_lane_ < 0 || is_last ? stage.chain()
@@ -315,9 +319,10 @@ class ModelBound {
     }
   }
 
-  // A stage has no gradients before the first layer of its last backward has ended, and the gradient lane's tasks of
-  // later layers begin no earlier. The embedding's gradients are made last. Policy `after` sends all in one slice after
-  // the last layer. (The head's are made before all layers: ignored, because they may be hidden.)
+  // Bounds the end of a stage's gradients. No gradients exist before the first layer of its last backward has ended,
+  // and the later layers' tasks on the gradient lane begin no earlier. The embedding's gradients are made last. Policy
+  // `after` sends everything in one slice after the last layer. The head's gradients are ignored: they exist before all
+  // layers and may be hidden.
   void send(int stage, double first_made, double last_made) {
     const int64_t embedding = stage == 0 ? model_.embedding_gradient_bytes : 0;
     const int moe = model_.moe_in(stage), dense = model_.dense_in(stage);
@@ -340,18 +345,20 @@ class ModelBound {
   const StageSplit split_;
   const KindPricers pricers_;
   std::vector<PipelineStep> steps_;
-  const LayerPricer* dense_ = nullptr;  // of gradients and states, which no window changes
+  // Prices gradients and states of dense layers, which are the same with and without a window.
+  const LayerPricer* dense_ = nullptr;
   size_t lanes_ = 0;
   int gradient_lane_ = -1, transfer_lane_ = -1;
   EnumArray<Phase, double, 2> send_s_{}, receive_s_{};
   double beside_gradients_s_ = 0, beside_dense_gradients_s_ = 0;  // seconds of a backward on the gradients' lane
-  std::vector<double> behind_s_;                                  // by stage: seconds after its passes and gradients
+  // For each stage: seconds after its passes and gradients.
+  std::vector<double> behind_s_;
 
   KindBounds bounds_{};
   std::vector<Chunk> chunks_;
   std::vector<Stage> stages_;
-  std::vector<double> sent_;  // by stage: the end of its gradients
-  std::vector<Ended> ended_;  // by chunk and micro-batch: its end, or the end of its send
+  std::vector<double> sent_;  // for each stage: the end of its gradients
+  std::vector<Ended> ended_;  // for each chunk and micro-batch: its end, or the end of its send
 };
 
 constexpr int kReplayedDegrees = 16;  // all larger degrees share one bound
@@ -362,13 +369,13 @@ class LayerPasses {
   LayerPasses(const Schedule& schedule, const LayerPricer& pricer, Phase phase, BoundShapes& shapes)
       : schedule_(schedule), pricer_(pricer), phase_(phase), shapes_(shapes) {}
 
-  /// Returns the pass of one degree by replay or, if its order is searched, by the loads of lanes.
+  /// Returns the pass of one degree, by replay or, if the schedule's order is searched, by PhaseBound.
   Between at(int degree) const {
     if (schedule_.searched_order) return bounded({.exact = degree});
     const PassTasks& pass = shapes_.pass(schedule_, pricer_.outline(), phase_, degree);
     return Between(crossings_of(pass, pass.seconds(pricer_)));
   }
-  /// Returns the passes of ascending degrees; all degrees above kReplayedDegrees share one.
+  /// Returns the pass of each degree; `degrees` ascend, and those above kReplayedDegrees share one pass.
   std::vector<Between> all(std::span<const int> degrees) const {
     std::vector<Between> passes;
     for (const int degree : degrees) {
@@ -378,7 +385,7 @@ class LayerPasses {
     }
     return passes;
   }
-  /// Returns the same without passes that another one is at most equal to in every element.
+  /// Returns the same, without passes that no element makes faster than another pass.
   std::vector<Between> unbeaten(std::span<const int> degrees) const {
     std::vector<Between> passes;
     const auto is_beaten = [&](const Between& pass) {
@@ -411,8 +418,8 @@ class LayerPasses {
   BoundShapes& shapes_;
 };
 
-// Returns every pair of passes that a schedule may have. If degrees are separate, each backward of the last micro-batch
-// may have any of them.
+// Returns all pairs of a forward and a backward pass that the schedule allows. With separate degrees, the last
+// micro-batch's backward may have any degree.
 std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& forward, const LayerPasses& backward,
                                   EnumArray<Phase, std::span<const int>, 2> degrees) {
   std::vector<LayerBounds> pairs;
@@ -429,7 +436,7 @@ std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& f
   return pairs;
 }
 
-// Returns bounds that hold for any of these pairs.
+// Returns bounds that hold for all of these pairs.
 LayerBounds least_of(std::span<const LayerBounds> pairs) {
   LayerBounds least = pairs.front();
   for (const LayerBounds& other : pairs.subspan(1))
@@ -438,7 +445,7 @@ LayerBounds least_of(std::span<const LayerBounds> pairs) {
   return least;
 }
 
-// The bounds of all kinds of a model's layers, from the loads of lanes.
+// The bounds of all kinds of a model's layers, by PhaseBound.
 struct OwnedBounds {
   OwnedBounds(const Schedule& schedule, const KindPricers& pricers, BoundedDegrees degrees, BoundShapes& shapes) {
     for (const LayerKind kind : kAllLayerKinds) {
@@ -463,23 +470,24 @@ double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, c
   const LayerPricer* dense = dense_layers > 0 ? &pricer.dense(model.dense.hidden) : nullptr;
   double alike = static_cast<double>(moe * stage_gradient_bytes(c));
   if (dense) alike += static_cast<double>(dense_layers * stage_gradient_bytes(dense->shape()));
-  // If the first layer is dense and has no norms, sums may overlap with its backward.
+  // The stage sum follows all passes unless the first layer is dense and has no norms: then it may overlap with its
+  // backward.
   const bool sums_behind = alike > 0 && (!dense || c.layer.norm != Norm::none);
   double seconds = sums_behind ? sum(GroupKind::stage, TaskKind::stage_gradient, alike) : 0;
-  // Other sums on the stage sum's lane come after it; sums on other lanes are not ordered after it.
+  // Other sums on the same lane follow the stage sum; sums on other lanes need not.
   const bool one_lane = sums_behind && schedule.lanes != LaneLayout::by_network_gradient;
   const auto behind = [&](GroupKind kind) { return one_lane && network(kind) == network(GroupKind::stage); };
   if (behind(GroupKind::edp) && !schedule.packs_experts)
     seconds += moe * sum(GroupKind::edp, TaskKind::expert_gradient, static_cast<double>(expert_gradient_bytes(c)));
   if (model.step.clips) seconds += sum(GroupKind::world, TaskKind::norm, sizeof(double));
   const bool counts_ends = model.head_gradient_bytes > 0 || model.embedding_gradient_bytes > 0;
-  double optimizer_s = 0;                      // of a layer
-  if (model.step.optimizer && !counts_ends) {  // else an end's task may be the last, and short
+  double optimizer_s = 0;                      // seconds of one layer's optimizer task
+  if (model.step.optimizer && !counts_ends) {  // otherwise the last task may be an end's, which may be short
     double bytes = optimizer_bytes(c, device_weights(c, step_weights(c)), *model.step.optimizer);
     if (dense) bytes = std::min(bytes, optimizer_bytes(c, step_weights(dense->shape()), *model.step.optimizer));
     optimizer_s = step_seconds(pricer, TaskKind::optimizer, {Op::copy, GroupKind::none, bytes, 0, 0});
   }
-  // Gathers come after the sums of their lane. With clipping, optimizers follow a norm, and gathers follow one of them.
+  // Gathers follow the sums on their lane. With clipping, optimizers follow the norm, and gathers follow an optimizer.
   const StageGathers gathers(pricer, dense, model, stage);
   const double counted_s = std::max(model.step.clips || behind(GroupKind::dp) ? gathers.dp_s : 0,
                                     model.step.clips || behind(GroupKind::edp) ? gathers.edp_s : 0);
@@ -499,7 +507,7 @@ double model_bound(const Schedule& schedule, const LayerPricer& pricer, const Mo
   return model_bound(schedule, pricer, model, degrees, shapes);
 }
 
-// Returns the seconds of the busiest stage's link to the host.
+// Returns the seconds of transfers on the busiest stage's link to the host.
 static double host_link_seconds(const LayerPricer& pricer, const ModelShape& model) {
   if (model.shape.parallel.offload == Offload::none) return 0;
   const double fetch_s = pricer.dense_seconds(TaskKind::fetch, Phase::forward);
@@ -525,9 +533,9 @@ double busiest_bound(const Schedule& schedule, const LayerPricer& pricer, const 
   return bound.busiest_s(OwnedBounds(schedule, bound.pricers(), {}, shapes).bounds);
 }
 
-// Evaluates pairs in the order of their busiest lanes until the next busiest lane alone takes longer than the best. The
-// pairs are those of one kind of layers with experts. Another kind has its passes of the same degrees; if degrees are
-// separate, the least of all.
+// Evaluates pairs of degrees in ascending order of busiest_s(), until that bound alone exceeds the best result. The
+// pairs are those of one kind of MoE layer; another kind has the passes of the same degrees or, with separate degrees,
+// the minimum over all degrees.
 double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                       EnumArray<Phase, std::span<const int>, 2> degrees, BoundShapes& shapes) {
   const auto passes = [&](const LayerPricer& of, Phase phase) { return LayerPasses(schedule, of, phase, shapes); };

@@ -1,8 +1,8 @@
-// Idea: RankReplay's ranks with FluidReplay's rates. A task on one group of ranks is a run. A queue has the runs' ends;
-// the replay goes from end to end and updates the rates of runs on the ranks where a run began or ended.
-// Invariant: between two events, a run's `end_s` is when it ends if nothing changes. A rank's `busy` is the sum of the
-// steps of its running tasks. The queue may contain ends of earlier rates: only the one set last (`rated`) counts.
-// A run begins when the last rank of its group has arrived, and has the rate of its slowest rank.
+// Idea: RankReplay's ranks with FluidReplay's rates. One task on one group of ranks is called a run. A queue holds the
+// runs' ends; the replay goes from end to end, and updates the rates of runs on the ranks where a run began or ended.
+// Invariant: between two events, a run's `end_s` is the time at which it ends if no rate changes. A rank's `busy` is
+// the sum of the steps of its running tasks. The queue may contain outdated ends of a run: only the one set last
+// (`rated`) counts. A run begins when the last rank of its group has arrived, and has the rate of its slowest rank.
 // Source: the rates are those of slowdown.h; the fluid model is that of fluid_replay.cpp.
 #include "moe/simulator/rank_fluid_replay.h"
 
@@ -91,7 +91,7 @@ class RankFluidReplay::Run {
     }
   }
 
-  // Adds the sample's results to the sums by rank.
+  // Adds the sample's results to each rank's sums.
   void collect(RankOutcome& outcome) const {
     std::vector<double> ends(ranks_.size()), alone(ranks_.size()), alone_ends(waits_.size());
     for (uint32_t task = 0; task < r_.rows_.size(); ++task)
@@ -114,8 +114,8 @@ class RankFluidReplay::Run {
  private:
   struct Group {
     uint32_t task = 0, arrived = 0;
-    uint32_t rated = 0;    // how often its end was set
-    uint32_t settled = 0;  // number of the settle() that set its rate last
+    uint32_t rated = 0;    // number of times that its end was set
+    uint32_t settled = 0;  // number of the settle() call that set its rate last
     double slowdown = 1, start_s = 0, end_s = 0, stalled_s = 0;
   };
   struct End {
@@ -127,7 +127,7 @@ class RankFluidReplay::Run {
     uint32_t task, place;
   };
   struct Rank {
-    uint32_t busy = 0;           // the steps of running tasks, for the table of slowdowns
+    uint32_t busy = 0;           // sum of SlowdownTable::step over its running tasks
     std::vector<uint32_t> runs;  // runs on this rank
   };
 
@@ -157,7 +157,7 @@ class RankFluidReplay::Run {
     }
   }
 
-  // Starts all runs that can start; those that take no time end at once and may let others start. Then updates rates.
+  // Starts all runs that can start, then updates rates. Runs of 0 seconds end at once and may let others start.
   void settle(double now) {
     while (!arriving_.empty()) {
       const Arrival arrival = arriving_.back();
@@ -175,7 +175,7 @@ class RankFluidReplay::Run {
 
   void start(uint32_t run, double now) {
     Group& group = runs_[run];
-    double seconds = 0;  // of the slowest rank
+    double seconds = 0;  // seconds of the slowest rank
     each_place(run, [&](uint32_t place) { seconds = std::max(seconds, own_[at(group.task, place)]); });
     group.start_s = now;
     group.end_s = now + seconds;
@@ -189,7 +189,8 @@ class RankFluidReplay::Run {
     });
   }
 
-  // Adds the stalls of a run that begins beside others on its ranks, unless only rounding kept those from ending.
+  // Adds the stalls between a run that begins and the runs on its ranks, except those that would have ended without
+  // rounding errors.
   void stall(uint32_t begun, double now) {
     constexpr double kRounding = 1e-12;
     const uint32_t task = runs_[begun].task;
@@ -207,7 +208,7 @@ class RankFluidReplay::Run {
     for (const uint32_t run : met_) lose_time(run);
   }
 
-  // A task on several ranks loses the largest loss of any of its ranks.
+  // Extends a run by the largest time that any of its ranks lost.
   void lose_time(uint32_t run) {
     Group& group = runs_[run];
     double most = 0;
@@ -259,9 +260,9 @@ class RankFluidReplay::Run {
   rank_loops::RankStretch stretch_;
   uint32_t places_;
   int sample_ = 0;
-  std::vector<double> own_;      // by task and place
+  std::vector<double> own_;      // seconds by task and place
   std::vector<uint32_t> bits_;   // scratch
-  std::vector<uint32_t> waits_;  // by task and place: tasks it waits for that have not ended
+  std::vector<uint32_t> waits_;  // by task and place: number of tasks it waits for that have not ended
   std::vector<double> stalled_;  // by task and place: seconds lost to overlapping tasks
   std::vector<Group> runs_;
   std::vector<Rank> ranks_;

@@ -1,8 +1,8 @@
 #pragma once
-// Replays a structure on all ranks of a cluster, if ranks differ and the lanes of a rank slow each other. It replays as
-// RankReplay does, except that the rate of a running task on each rank is FluidReplay's for the tasks that run there at
-// the time, and a collective has the rate of its slowest rank. A rank that waits in a collective for the others neither
-// works nor slows its other tasks.
+// The replay of a structure on all ranks of a cluster, for ranks that differ and whose lanes slow each other. It works
+// as RankReplay, except that on each rank a running task has FluidReplay's rate, given the tasks that run there at the
+// time, and a collective has the rate of its slowest rank. A rank that waits for others in a collective does not work
+// and does not slow its other tasks.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,16 +12,16 @@
 
 namespace moe {
 
-/// A structure compiled for replay under one contention. With all factors 1 and no shared network, its outcome is that
-/// of RankReplay. A replay goes from event to event, in some hundred nanoseconds per task and rank.
+/// A structure compiled for replays under one Contention. If all factors are 1 and no lanes share a network, its
+/// outcome is that of RankReplay. A replay takes some hundred nanoseconds per task and rank.
 class RankFluidReplay {
  public:
-  /// Throws WrongResult for a structure that RankReplay refuses, BadInput for a factor below 1.
+  /// Throws WrongResult as RankReplay does, BadInput for a factor below 1.
   RankFluidReplay(const Structure& structure, const ParallelShape& parallel, const GroupNetworks& networks,
                   const Contention& contention);
 
-  /// Replays the structure. `seconds`: by task id, of a task without contention. Throws BadInput for a noise that does
-  /// not fit (check_noise). A rank's waiting is counted as in RankReplay, with the duration that each task had.
+  /// Replays the structure. `seconds`: for each task id, its seconds without contention. Throws BadInput as check_noise
+  /// does. Waiting is counted as in RankReplay, with the tasks' durations under contention.
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
 
   int ranks() const { return stages_ * places_; }
@@ -34,7 +34,7 @@ class RankFluidReplay {
     int stage = 0, layer = 0;
     TaskKind kind{};
     Resource resource = Resource::none;
-    std::vector<uint32_t> sources, followers;  // tasks it waits for, at most one per lane; tasks that wait for it
+    std::vector<uint32_t> sources, followers;  // tasks that it waits for, at most one per lane; tasks that wait for it
 
     uint32_t run_of(uint32_t place) const {
       const uint32_t span = group_size * group_step;
@@ -50,14 +50,13 @@ class RankFluidReplay {
   };
   void add_row(const Task& task, const ParallelShape& parallel);
 
-  int stages_ = 1, places_ = 0, layers_ = 1;  // places: the ranks of a stage
+  int stages_ = 1, places_ = 0, layers_ = 1;  // places_: ranks per stage
   uint32_t runs_ = 0;
   std::vector<Row> rows_;  // in issue order
   SlowdownTable slowdowns_;
 };
 
-/// Replays a plan on all ranks by the replay that it needs: RankFluidReplay under contention or if lanes share a
-/// network, else RankReplay.
+/// Replays a plan on all ranks, by RankFluidReplay if there is contention or lanes share a network, else by RankReplay.
 RankOutcome replay_ranks(const Plan& plan, std::span<const double> seconds, const Contention& contention,
                          const RankNoise& noise, int samples = 1);
 

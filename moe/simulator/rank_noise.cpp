@@ -11,9 +11,10 @@
 namespace moe {
 namespace {
 
-// A draw of 32 bits is a signed number x: from 0 up in the lower half of the distribution, from -1 down in the upper
-// half. So v = x + 1/2 is the distance to the nearer end in units of 2^-32, with the half as its sign. A cell's index
-// is v's sign and leading bits: exponent (32 values: |v| is in [1/2, 2^31)) and kBits of the mantissa.
+// The table of quantiles has more cells towards the ends of the distribution. A draw of 32 bits is read as a signed
+// number x: x >= 0 in the lower half of the distribution, x < 0 in the upper half. So |v|, v = x + 1/2, is the distance
+// to the nearer end in units of 2^-32, and the sign of v names the half. The index of a cell consists of that sign, the
+// exponent of |v| (32 values, because |v| is in [1/2, 2^31)) and kBits of its mantissa.
 constexpr int kBits = 5, kOctaves = 32;
 constexpr size_t kCells = size_t{kOctaves} << kBits;  // per half
 
@@ -22,8 +23,9 @@ size_t cell_of(double v) {
   return (leading & (kCells - 1)) + ((leading >> (11 + kBits - 10)) & kCells);
 }
 
-// Returns a number of SplitMix64 (Steele, Lea, Flood, OOPSLA'14) that is seeded by moe/base/random.h. Drawing each
-// number by random.h would cost a call and three times the arithmetic, which dominate a replay of many ranks.
+// Returns number `index` of the SplitMix64 generator (Steele, Lea, Flood, OOPSLA'14) seeded with `start`. random.h
+// provides the seed but not each number, because a call and three times the arithmetic per number would dominate a
+// replay of many ranks.
 uint64_t mixed(uint64_t start, uint64_t index) {
   uint64_t x = start + 0x9e3779b97f4a7c15ULL * (index + 1);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -35,8 +37,8 @@ double cell_begin(size_t cell) {
   return std::ldexp(1 + static_cast<double>(cell % (1 << kBits)) / (1 << kBits), static_cast<int>(cell >> kBits) - 1);
 }
 
-// Returns the quantile z of p <= 1/2 of a standard normal, from a guess above it: Newton's steps do not overshoot where
-// the distribution function is convex.
+// Returns the standard normal quantile of p <= 1/2. `guess` must be above it: there Newton's steps do not overshoot,
+// because the distribution function is convex.
 double normal_quantile(double p, double guess) {
   for (int step = 0; step < 20; ++step) {
     const double off = 0.5 * std::erfc(-guess / std::numbers::sqrt2) - p;
@@ -47,7 +49,7 @@ double normal_quantile(double p, double guess) {
   return guess;
 }
 
-// Returns the jitter's quantile at probability p, a factor; z: the standard normal distribution's quantile at p.
+// Returns the jitter's factor at probability p. `z`: the standard normal quantile of p.
 double factor_at(const RankNoise& noise, double p, double z) {
   switch (noise.jitter) {
     case Jitter::uniform:
@@ -69,7 +71,7 @@ std::vector<TaskKind> routed_kinds() {
   return {dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange};
 }
 
-constexpr double kMostStraggling = 1000;  // times as slow; beyond it sums of seconds soon lose their digits
+constexpr double kMostStraggling = 1000;  // larger factors would cost sums of seconds too many digits
 
 void check_noise(const RankNoise& noise, int ranks, int layers) {
   const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;
@@ -93,7 +95,7 @@ void check_noise(const RankNoise& noise, int ranks, int layers) {
 JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), cells_(2 * kCells, {1, 0}) {
   if (noise.jitter == Jitter::none || noise.coefficient == 0) return;
   constexpr double kUnit = 0x1.0p-32;
-  double z = 0;  // from the median outwards
+  double z = 0;  // the loop goes from the median outwards
   const auto ends = [&](size_t cell) {
     const double p = cell_begin(cell) * kUnit;
     z = normal_quantile(p, z);
@@ -121,7 +123,7 @@ void JitterDraws::quantiles(std::span<const uint32_t> bits, double* factors) con
   for (size_t i = 0; i < bits.size(); ++i) factors[i] = quantile(bits[i]);
 }
 
-// One 64-bit number serves two neighbouring ranks.
+// Each 64-bit number gives the bits of two neighbouring ranks.
 void JitterDraws::draw(int task, int sample, int first_rank, std::span<uint32_t> bits) const {
   const uint64_t start =
       random_bits(seed_, stream_of("jitter", static_cast<uint64_t>(task)), static_cast<uint64_t>(sample));

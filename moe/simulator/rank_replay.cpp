@@ -1,9 +1,10 @@
-// Idea: each task is an operation on arrays of ranks, in issue order. Ranks are divided into blocks that contain whole
-// groups, so that a block's arrays stay in the cache for a segment: tasks up to a group that is too wide for the block.
-// Invariant: when a row is processed, the ends of all its sources are in their buffers for the whole block. A buffer is
-// reused when no task waits for its task any more (`give_buffers`).
-// Each rank has two ends: the actual one, and the one that it would have if it had never waited for another rank.
-// Source: the longest paths of an acyclic graph in max-plus algebra, as of timed event graphs (Baccelli et al. 1992).
+// Idea: tasks are processed in issue order, each as an operation on arrays with one element per rank. Ranks are divided
+// into blocks of whole groups whose arrays fit into the cache. A segment is a run of tasks that are processed block by
+// block; it ends at a task whose groups are wider than a block. Invariant: when a row is processed, the ends of all its
+// sources are in their buffers for the whole block. A buffer is reused once no further task waits for the task that
+// wrote it (`give_buffers`). Each task has two ends on a rank: the actual one, and the one that it would have if the
+// rank had never waited for other ranks. Source: the longest paths of an acyclic graph in max-plus algebra, as of timed
+// event graphs (Baccelli et al. 1992).
 #include "moe/simulator/rank_replay.h"
 
 #include <algorithm>
@@ -42,7 +43,7 @@ int rank_loops::layers_of(const Structure& structure) {
 
 Spacing rank_loops::spacing_of(const Task& task, const ParallelShape& parallel) {
   if (task.group == GroupKind::none || task.group == GroupKind::pp) return {};
-  // The norm's ranks of other stages have tasks of their own, which wait for the same.
+  // The norm has one task per stage, and all of them wait for the same tasks, so each has only the stage's ranks here.
   const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
   const std::vector<int> group = members(parallel, kind, 0);
   if (group.size() < 2) return {};
@@ -87,7 +88,7 @@ std::vector<std::vector<int>> sources_of(const Structure& structure) {
   return sources;
 }
 
-// A task's ends are kept until no task waits for them; then another task uses their buffer.
+// Assigns each task a buffer for its ends, which another task may reuse once no task waits for them.
 void RankReplay::give_buffers(const Structure& structure) {
   constexpr int kAlways = std::numeric_limits<int>::max();
   const size_t lanes = structure.lanes.size();
@@ -118,7 +119,8 @@ void RankReplay::give_buffers(const Structure& structure) {
 
 void RankReplay::cut_segments(int ranks_at_once) {
   require<BadInput>(ranks_at_once >= 1, "rank replay: found {} ranks at once, expected >= 1", ranks_at_once);
-  const int64_t limit = 4LL * ranks_at_once;  // widest block of more than one row; one row's groups may be wider
+  // Widest block of a segment with several tasks; a single task's groups may be wider.
+  const int64_t limit = 4LL * ranks_at_once;
   int64_t block = 1;
   size_t first = 0;
   const auto close = [&](size_t end) {
@@ -166,7 +168,7 @@ class RankReplay::Run {
     }
   }
 
-  // Adds the sample's results to the sums by rank.
+  // Adds the sample's results to each rank's sums.
   void collect(RankOutcome& outcome) {
     std::vector<double> ends(r_.ranks()), alone(ends.size());
     for (const LaneEnd& lane : r_.lane_ends_)
@@ -211,7 +213,7 @@ class RankReplay::Run {
     std::copy_n(ends, count, times_->end_s.begin() + at);
   }
 
-  // Computes when each rank's inputs are ready, and when they would be if it had never waited for another rank.
+  // Computes the time at which each rank's inputs are ready, and the time if the rank had never waited for other ranks.
   void gather(const Row& row, size_t begin, size_t count) {
     const auto latest = [&](const std::vector<double>& all, double* __restrict out) {
       if (row.first_source == row.end_source) std::fill_n(out, count, 0.0);
@@ -240,7 +242,7 @@ class RankReplay::Run {
     draws_.draw(static_cast<int>(row.task), sample_, static_cast<int>(first_rank(row, begin)), {bits_.data(), count});
   }
 
-  // Writes the seconds of each rank into own_.
+  // Writes the task's seconds on each rank into own_.
   void own_seconds(const Row& row, size_t begin, size_t count) {
     if (differ_) {
       const size_t at = row.task * static_cast<size_t>(r_.ranks()) + first_rank(row, begin);
@@ -259,8 +261,8 @@ class RankReplay::Run {
       for (size_t i = 0; i < count; ++i) own_[i] *= factors[i];
   }
 
-  // Writes the seconds of each group's slowest rank into group_own_. If ranks differ only by jitter, it is the rank
-  // with the largest draw.
+  // Writes the seconds of each group's slowest rank into group_own_. If ranks differ only by jitter, the slowest rank
+  // is the one with the largest bits.
   void group_seconds(const Row& row, size_t begin, size_t count) {
     const Spacing group{row.group_size, row.group_step};
     const size_t groups = count / group.size;

@@ -1,9 +1,9 @@
 #pragma once
-// Replays a structure on all ranks of a cluster, if they differ. A rank's lanes run their tasks in order, each as soon
-// as its inputs are ready. Each rank runs computations on its own. A collective starts when the last rank of its group
-// is ready and ends for all of them together, after the seconds of the slowest rank. Sender and receiver of a transfer
-// between pipeline stages have a task each: `after` connects them, for ranks at the same position in their stages.
-// Lanes do not slow each other here; FluidReplay has such lanes, with equal ranks.
+// The replay of a structure on all ranks of a cluster, for ranks that differ. A rank's lanes run their tasks in order,
+// each as soon as its inputs are ready. Computations of different ranks are independent. A collective starts when the
+// last rank of its group is ready, and ends on all of them at once, after the seconds of the slowest rank. A transfer
+// between pipeline stages is two tasks, send and receive; Task::after connects those of ranks at the same position in
+// their stages. Lanes do not slow each other here; see RankFluidReplay.
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -12,45 +12,44 @@
 
 namespace moe {
 
-/// The result of a replay on all ranks, in seconds. A sample is one replay; samples differ only in their jitter.
+/// The result of replays on all ranks, in seconds. Each sample is one replay; samples differ only in their jitter.
 struct RankOutcome {
-  std::vector<double> makespan_s;  // by sample
-  std::vector<double> rank_end_s;  // by rank: end of its last task, mean over samples
-  /// By rank: the seconds lost by waiting for other ranks, mean over samples, excluding waits that other lanes hide. It
-  /// is the difference to the rank's end if every collective had started as soon as this rank was ready and had taken
-  /// the same time.
+  std::vector<double> makespan_s;  // for each sample
+  std::vector<double> rank_end_s;  // for each rank: end of its last task, mean over samples
+  /// For each rank: seconds lost by waiting for other ranks, mean over samples; waits that other lanes hide do not
+  /// count. It is the difference between the rank's end and the end that it would have if every collective started as
+  /// soon as this rank is ready and took the same time.
   std::vector<double> rank_waiting_s;
 
   double median_s() const { return quantile_s(0.5); }
   double p95_s() const { return quantile_s(0.95); }
   double max_s() const { return quantile_s(1); }
   double mean_waiting_s() const;
-  /// Returns the least makespan that a share `share` of the samples does not exceed.
+  /// Returns the smallest makespan that at least the share `share` of the samples does not exceed.
   double quantile_s(double share) const;
 };
 
-/// The times at which each task was ready and ended on each rank, by task and rank: [task * ranks + rank].
+/// The times of each task on each rank, at index task * ranks + rank.
 struct RankTimes {
   int ranks = 0;
-  std::vector<double> ready_s, end_s;  // ready: all inputs were ready; a collective may start later
+  std::vector<double> ready_s, end_s;  // ready_s: all inputs of the rank were ready; a collective may start later
 
   double ready(int task, int rank) const { return ready_s[task * ranks + rank]; }
   double end(int task, int rank) const { return end_s[task * ranks + rank]; }
 };
 
-/// A structure compiled for replay on all ranks of its stages. Tasks are operations on arrays of ranks, in issue order.
-/// Ranks are processed in blocks of whole groups that fit into the cache, up to a collective that spans more ranks.
+/// A structure compiled for replays on all ranks of its stages.
 class RankReplay {
  public:
-  /// Compiles a structure. Ranks are laid out as in ParallelShape; a lane's tasks run on the ranks of its stage.
-  /// `ranks_at_once`: approximate ranks of a block, without effect on results. Throws WrongResult for a structure that
-  /// Replay refuses, or for a stage that the shape does not have.
+  /// Compiles a structure. Ranks are numbered as in ParallelShape; a lane's tasks run on the ranks of its stage.
+  /// `ranks_at_once`: approximate number of ranks that are processed together, without effect on results. Throws
+  /// WrongResult as checked() does, and if the structure has more stages than `parallel`.
   RankReplay(const Structure& structure, const ParallelShape& parallel, int ranks_at_once = 1024);
 
-  /// Replays the structure. `seconds`: by task id. Throws BadInput for a noise that does not fit (check_noise).
+  /// Replays the structure. `seconds`: for each task id. Throws BadInput as check_noise does.
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
-  /// Replays the structure once, with seconds of each task on each rank: [task * ranks + rank]. Fills `times` unless it
-  /// is null.
+  /// Replays the structure once. `seconds`: of each task on each rank, at index task * ranks + rank. Fills `times`
+  /// unless it is null.
   RankOutcome replay_each(std::span<const double> seconds, RankTimes* times = nullptr) const;
 
   int ranks() const { return stages_ * stage_ranks_; }
@@ -60,7 +59,7 @@ class RankReplay {
   class Run;
   struct Row {
     uint32_t task, first_source, end_source;
-    uint32_t buffer;                          // buffer for its ends
+    uint32_t buffer;                          // buffer of its ends
     uint32_t group_size = 1, group_step = 1;  // 1: each rank on its own
     int stage = 0, layer = 0;
     TaskKind kind{};
@@ -85,7 +84,8 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
-/// Returns, by task, the tasks that it waits for: those of other lanes (awaited) and the one before it on its lane.
+/// Returns, for each task, the tasks that it waits for: those of other lanes (awaited()) and its predecessor on its
+/// lane.
 std::vector<std::vector<int>> sources_of(const Structure& structure);
 
 }  // namespace moe

@@ -92,7 +92,7 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
   const size_t n = structure.tasks.size();
   CriticalPath path{std::vector<bool>(n), std::vector<double>(n)};
   if (n == 0) return path;
-  std::vector<int> before(n, -1);  // the task before it on its lane
+  std::vector<int> before(n, -1);  // for each task, its predecessor on its lane
   for (const Lane& lane : structure.lanes)
     for (size_t i = 1; i < lane.queue.size(); ++i) before[lane.queue[i]] = lane.queue[i - 1];
   const auto waited_for = [&](size_t id, auto&& visit) {
@@ -101,7 +101,7 @@ CriticalPath critical_path(const Structure& structure, std::span<const double> s
   };
 
   const auto last = std::ranges::max_element(end_s);
-  std::vector<double> latest(n, *last);  // latest end that does not lengthen the run
+  std::vector<double> latest(n, *last);  // latest ends that do not lengthen the run
   for (size_t id = n; id-- > 0;) {       // reverse issue order
     double ready_s = -std::numeric_limits<double>::infinity();
     waited_for(id, [&](size_t other) { ready_s = std::max(ready_s, end_s[other]); });

@@ -15,8 +15,9 @@ Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& ne
 }
 
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks) {
-  if (lane == LaneKind::receive) return Resource::none;                              // the send uses the network
-  if (lane == LaneKind::host || lane == LaneKind::host_link) return Resource::none;  // no profile measures contention
+  if (lane == LaneKind::receive) return Resource::none;  // its send uses the network
+  // Profiles have no contention for these.
+  if (lane == LaneKind::host || lane == LaneKind::host_link) return Resource::none;
   if (group == GroupKind::none) return lane == LaneKind::compute ? Resource::compute : Resource::copy;
   switch (networks[group]) {
     case Network::inter:
@@ -68,7 +69,7 @@ double Slowdown::operator()(std::span<const int> running, int resource) const {
 }
 
 EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks) {
-  std::map<int, EnumArray<Resource, uint32_t, kResources>> users;  // by stage
+  std::map<int, EnumArray<Resource, uint32_t, kResources>> users;  // for each stage
   EnumArray<Resource, uint32_t, kSlowed> most{};
   for (const Lane& lane : structure.lanes) {
     EnumArray<Resource, bool, kResources> used{};

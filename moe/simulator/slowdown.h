@@ -1,13 +1,13 @@
 #pragma once
-// How tasks that run at the same time on a rank slow each other: the one rule for the replay and for the emulated
-// cluster.
+// The rule by which tasks that run at the same time on a rank slow each other. Replays and the emulated cluster share
+// it.
 //
-// The remaining time of a running task, alpha included, passes at the rate 1 / product of the factors of the other
-// tasks that run on its rank at that time; queued tasks do not count. The factor depends on the resource of a task, not
-// on its lane: a collective uses its group's network, so a `comm` lane uses inter and intra in turn; a task without a
-// group uses `compute` on the compute lane and the device's memory (`copy`) on any other. If n tasks use the same
-// network at the same time, each gets 1/n of it, in addition to the factors. When a task begins beside a running one,
-// each of the two takes longer by the stall that the profile gives for it.
+// The rate of a running task, alpha included, is 1 / (product of the factors of all other tasks that run on its rank at
+// that time); queued tasks do not count. Factors depend on the resources of the tasks, not on their lanes: a collective
+// uses its group's network, so a `comm` lane uses inter and intra in turn; a task without a group uses `compute` on the
+// compute lane and the device's memory (`copy`) on any other lane. In addition, n tasks that use the same network at
+// the same time each get 1/n of it. When a task begins while another one runs, each of the two takes longer by the
+// profile's stall for this pair.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -20,17 +20,18 @@ namespace moe {
 
 Resource resource_of(GroupKind group, LaneKind lane, const GroupNetworks& networks);
 Resource resource_of(const Task& task, const Lane& lane, const GroupNetworks& networks);
-/// Returns the resource of each task, as a number.
+/// Returns the resource of each task, as the number of the enumerator.
 std::vector<int> resources_of(const Plan& plan);
 
 class Slowdown {
  public:
   /// Throws BadInput for a factor below 1 or a stall below 0.
   explicit Slowdown(const Contention& contention);
-  /// Returns how many times as long a task on `resource` takes while running[r] tasks, itself included, use r.
+  /// Returns the factor by which a task on `resource` is slowed while running[r] tasks, itself included, use each
+  /// resource r.
   double operator()(std::span<const int> running, int resource) const;
-  /// Returns the rate of a task on resource `of`, in its own seconds per second, while the tasks `running`, itself
-  /// included, run; `resource_of` returns the resource of one of them.
+  /// Returns the rate of a task on resource `of` while the tasks `running`, itself included, run: seconds of its
+  /// uncontended time per second. `resource_of` returns the resource of an element of `running`.
   template <class Running, class ResourceOf>
   double rate(const Running& running, ResourceOf resource_of, Resource of) const {
     EnumArray<Resource, int, kResources> count{};
@@ -46,14 +47,15 @@ class Slowdown {
   bool stalls_ = false;
 };
 
-/// Returns the most tasks of a stage that can use each resource at the same time: the number of lanes that ever use it.
+/// Returns, for each resource, the largest number of a stage's tasks that can use it at the same time: the number of
+/// lanes with tasks on it.
 EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
 
-/// A Slowdown as a table, with a row for each combination of up to `most` running tasks per resource.
+/// A Slowdown as a table, with a row for every combination of numbers of running tasks per resource, up to `most`.
 class SlowdownTable {
  public:
   SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most);
-  /// Returns the amount that a task of that resource adds to `running`.
+  /// Returns the amount by which a running task of that resource increases the row index `running`.
   uint32_t step(Resource resource) const { return step_[resource]; }
   double operator()(uint32_t running, Resource resource) const { return rows_[running][resource]; }
   bool stalls() const { return slowdown_.stalls(); }
@@ -67,7 +69,7 @@ class SlowdownTable {
   std::vector<EnumArray<Resource, double, kResources>> rows_;
 };
 
-/// Returns whether tasks of the plan slow each other, by factors or on lanes that share a network.
+/// Returns whether tasks of the plan slow each other, by factors or because lanes share a network.
 bool slows_itself(const Plan& plan, const Contention& contention);
 
 }  // namespace moe

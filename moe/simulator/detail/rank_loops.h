@@ -1,5 +1,5 @@
 #pragma once
-// Loops of a replay of many ranks over arrays with one element per rank.
+// Loops over arrays with one element per rank, for replays of many ranks.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace moe::rank_loops {
 
-// By rank, the factor by which a kind of task takes longer than modelled, without jitter.
+// For each rank, the factor on the modelled seconds of a kind of task, without jitter.
 class Stretch {
  public:
   void multiply(int rank, double factor, int ranks) {
@@ -27,10 +27,10 @@ class Stretch {
 
  private:
   std::vector<double> factors_;
-  std::vector<uint32_t> others_;  // by rank, the number of lower ranks whose factor is not 1
+  std::vector<uint32_t> others_;  // for each rank, the number of lower ranks whose factor is not 1
 };
 
-// The factors by which a noise stretches every rank's tasks, without jitter.
+// The factors of a RankNoise on the seconds of every rank's tasks, without jitter.
 class RankStretch {
  public:
   RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
@@ -52,9 +52,9 @@ class RankStretch {
   }
 
  private:
-  std::vector<TaskKind> kinds_;  // kinds that take longer if a rank has more rows
+  std::vector<TaskKind> kinds_;  // kinds whose seconds are proportional to a rank's rows
   Stretch straggling_;
-  std::vector<Stretch> loaded_;  // by layer; a single one applies to all layers
+  std::vector<Stretch> loaded_;  // for each layer; a single element applies to all layers
 };
 
 struct Spacing {
@@ -63,13 +63,14 @@ struct Spacing {
 
 // Returns the number of stages of a structure. Throws WrongResult if `parallel` has fewer.
 int stages_of(const Structure& structure, const ParallelShape& parallel);
-// Returns the number of layers of a structure, without the ends and the step, whose tasks have numbers beyond the last.
+// Returns the number of layers of a structure. Layer numbers of ends and step, beyond the last layer, do not count.
 int layers_of(const Structure& structure);
-// Returns the spacing of a task's groups among the ranks of a stage; size 1 if each rank runs the task on its own.
+// Returns how a task's groups are spread over the ranks of a stage: size of a group, and distance of its members. Size
+// 1: each rank runs the task on its own.
 Spacing spacing_of(const Task& task, const ParallelShape& parallel);
 
-// Writes the maximum of each group, in the order of the groups' first ranks. The members of a group are `step` apart,
-// and `step` groups are interleaved.
+// Writes the maximum of each group to `out`, in the order of the groups' first ranks. Members of a group are `step`
+// ranks apart, so `step` groups are interleaved.
 template <class T>
 void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
   const size_t span = group.size * group.step;
@@ -88,7 +89,7 @@ void group_max(const T* __restrict in, size_t count, Spacing group, T* __restric
   }
 }
 
-// Writes each group's value for all of its members.
+// Copies each group's value to all of its members.
 inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
   const size_t span = group.size * group.step;
   if (group.step == 1) {
@@ -107,8 +108,8 @@ inline void add_to(double* __restrict out, const double* __restrict in, size_t c
   for (size_t i = 0; i < count; ++i) out[i] += in[i];
 }
 
-// Returns means over samples. `run` has sample(number), which replays, and collect(outcome), which adds the sample's
-// results.
+// Runs all samples and returns their outcome; rank times are means over samples. `run.sample(number)` replays a sample,
+// `run.collect(outcome)` adds its results.
 template <class Run>
 RankOutcome outcome_of(Run run, int ranks, int samples) {
   RankOutcome outcome;
