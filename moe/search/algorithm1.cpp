@@ -13,8 +13,8 @@
 namespace moe {
 namespace {
 
-// A difference of times as a function of r: constant + linear r + inverse / r. Each of the seven questions asks whether
-// one of these is above 0.
+// A difference of two times as a function of r: constant + linear r + inverse / r. The answer to each of the seven
+// questions is whether such a difference is above 0.
 struct Difference {
   double constant = 0, linear = 0, inverse = 0;
   double at(double r) const { return constant + linear * r + inverse / r; }
@@ -46,7 +46,8 @@ std::array<Difference, 7> differences(const PhaseCosts& c) {
           gar - exposed};
 }
 
-// Returns the degrees at which an answer may change, ascending, with both ends of the range: roots of quadratics in r.
+// Returns the degrees at which an answer may change, ascending: both ends of the range, and the differences' roots,
+// which are roots of quadratics in r.
 std::vector<double> breakpoints(const PhaseCosts& costs, double most_degree) {
   std::set<double> points{1, most_degree};
   for (const Difference& d : differences(costs)) {
@@ -60,7 +61,7 @@ std::vector<double> breakpoints(const PhaseCosts& costs, double most_degree) {
 
 CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, double end) {
   const auto seconds = [&](double r) { return case_seconds(which, costs, r); };
-  constexpr int kBits = std::numeric_limits<double>::digits / 2;  // limit of the precision of a minimum's position
+  constexpr int kBits = std::numeric_limits<double>::digits / 2;  // the position of a minimum is not more precise
   const auto [r, least] = boost::math::tools::brent_find_minima(seconds, begin, end, kBits);
   CaseMinimum best{begin, seconds(begin)};
   for (const CaseMinimum& candidate : {CaseMinimum{r, least}, CaseMinimum{end, seconds(end)}})
@@ -68,7 +69,8 @@ CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, doub
   return best;
 }
 
-// Adds the largest of {1, 2, 4, 8} that is not above `degree` and the smallest not below it, up to `most_degree`.
+// Adds the two neighbours of `degree` in {1, 2, 4, 8}: the largest that is not above it and the smallest that is not
+// below it, limited to `most_degree`.
 void add_powers(double degree, int most_degree, std::set<int>& degrees) {
   int below = 1, above = 0;
   for (const int power : {8, 4, 2, 1})
@@ -145,7 +147,8 @@ std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, d
   };
   const std::vector<double> points = breakpoints(costs, most_degree);
   for (size_t i = 0; i < points.size(); ++i) {
-    const int at_point = case_of(questions(costs, points[i]));  // equality counts as no, so it may be another case
+    // At a root the answer is no, so the point itself may belong to another case.
+    const int at_point = case_of(questions(costs, points[i]));
     offer(at_point, {points[i], case_seconds(at_point, costs, points[i])});
     if (i + 1 == points.size()) break;
     const int which = case_of(questions(costs, (points[i] + points[i + 1]) / 2));

@@ -1,9 +1,10 @@
 #pragma once
-// FSMoE's Algorithm 1 (section 4.3): the pipeline degree of one phase from closed forms instead of replays. It is
-// compared with the exact search (degrees.h) and never replaces it.
+// FSMoE's Algorithm 1 (section 4.3): the pipeline degree of one phase from closed forms instead of replays. It is only
+// a baseline for the exact search (degrees.h).
 //
-// The forms assume the order of schedule `fsmoe`, with AlltoAll on the inter and AllGather, ReduceScatter on the intra
-// network. If AllGather and ReduceScatter take equally long, they equal the replay; otherwise they may differ from it.
+// The closed forms assume the order of schedule `fsmoe`, with the AlltoAll on the inter network and AllGather and
+// ReduceScatter on the intra network. They equal the replay if AllGather and ReduceScatter take equally long, and may
+// differ from it otherwise.
 #include <array>
 #include <optional>
 
@@ -17,22 +18,22 @@ struct ChunkTime {
   double chunk(double r) const { return alpha_s + whole_s / r; }
 };
 
-/// The costs of one phase of the MoE part on one rank; `gar_s`: the gradient AllReduce in the MoE part, 0 in a
-/// forward.
+/// The costs of one phase of the MoE part on one rank. `gar_s`: seconds of the gradient AllReduce inside the MoE part;
+/// 0 in a forward.
 struct PhaseCosts {
   ChunkTime alltoall, allgather, reducescatter, expert;
   double gar_s = 0;
 };
 
-/// Returns the costs of a priced layer: alpha is the price of 0 rows, alpha + whole that of T_rank. An operation over
-/// one rank is free. Measured curves become a straight line between these two.
+/// Returns the costs of a priced layer: alpha is the price of 0 rows, and alpha + whole that of T_rank rows, so
+/// measured curves are replaced by the straight line between the two. An operation over one rank is free.
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s);
 
 /// The answers to Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
 using Answers = std::array<bool, 7>;
 Answers questions(const PhaseCosts& costs, double r);
 
-/// Returns which of the four cases, 1 to 4, the answers belong to; there is exactly one.
+/// Returns the case, 1 to 4, to which the answers belong; there is exactly one.
 int case_of(const Answers& answers);
 
 /// Returns t_1 to t_4 (section 4.2): the seconds of the phase if degree r belongs to case `which`.
@@ -48,22 +49,22 @@ struct CaseMinimum {
   double degree = 1, seconds = 0;
 };
 
-/// Returns, by case, its least seconds over real 1 <= r <= most_degree that satisfy its constraint (lines 1 to 4);
-/// empty if none does. At the open end of a range, it is the limit. The result is exact, because between the roots of
-/// the seven differences no answer changes and each time is convex.
+/// Returns for each case its minimum over the real degrees 1 <= r <= most_degree that belong to it (lines 1 to 4), or
+/// its infimum at an open end of their range; empty if no degree does. It is exact, because between the roots of the
+/// seven differences no answer changes and each case's time is convex.
 std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree);
 
 /// How a real degree is rounded to an integer.
 ///   neighbours     the better of floor and ceil
-///   powers_of_two  the authors' published optimiser: the best over all cases of the neighbours in {1, 2, 4, 8} of the
-///   case's degree
+///   powers_of_two  as in the authors' published optimiser: the best, over all cases, of the neighbours in {1, 2, 4, 8}
+///                  of the case's degree
 enum class DegreeRounding { neighbours, powers_of_two };
 
 struct Algorithm1Result {
   int degree = 1;
   double seconds = 0;  // predicted for `degree`
   int which_case = 2;  // case of `degree`
-  int real_case = 2;   // case with the least of the four minima, before rounding (lines 5 to 9)
+  int real_case = 2;   // case with the smallest minimum, before rounding (lines 5 to 9)
   CaseMinimum real;
 };
 

@@ -1,9 +1,9 @@
-// Idea: any set of lanes that can be busy together completes its work at rates that contention gives. The least time of
-// sets that together complete all work is a linear program, and every feasible point of its dual is a lower bound.
-// Invariant: what is ignored makes the bound smaller, never larger. Tasks may be interrupted at any time, and chunks do
-// not wait for earlier ones; `load_of` separates only tasks that can't overlap with the first and last of the MoE part.
-// Every price of gradients that is tried gives a bound, so the search for the best price need not be exact.
-// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
+// Idea: at any time, some set of lanes is busy, at rates given by contention. To choose how long each set is busy so
+// that all work is completed in the least total time is a linear program, and every feasible point of its dual is a
+// lower bound. Invariant: every simplification lowers the bound. Tasks may be interrupted, and chunks don't wait for
+// earlier ones; `load_of` only keeps that the MoE part's first and last tasks can't overlap with others. Any price of
+// gradients gives a bound, so the search for the best price need not be exact. Source: lower bounds by sets of
+// activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/search/contended_bound.h"
 
 #include <algorithm>
@@ -24,22 +24,23 @@ struct Use {
   int lane = -1;
 };
 
-// Work of the MoE part that may overlap with other work of it: dispatches except the first and combines except the
-// last; AllGathers and ReduceScatters; the first and the last of these, with which no expert overlaps; experts.
+// Kinds of work in the MoE part that may overlap. exchanges: dispatches except the first, combines except the last;
+// gathers: AllGathers and ReduceScatters except the next; ends: the first AllGather and the last ReduceScatter, which
+// no expert overlaps with; experts.
 enum Work : size_t { exchanges, gathers, ends, experts, kWorks };
 
 struct Load {
-  std::vector<std::pair<Use, double>> alone;  // overlap with gradients at most
+  std::vector<std::pair<Use, double>> alone;  // works that overlap only with gradients
   std::array<double, kWorks> together{};
   std::array<Use, kWorks> uses{};
-  LinearProgram program;               // a row for each set of work that can run together, with and without gradients
+  LinearProgram program;               // a row for each set of works that can run together, with and without gradients
   std::vector<double> gradient_rates;  // rate of gradients in each row
 };
 
-// The first dispatch and the last combine overlap with nothing in the MoE part: all other tasks wait for the one, or
-// the other waits for them. A shared expert overlaps with both, and with the first and last of the others; its
-// collectives are ignored. Weight gradients for which no task waits are treated like it; attention's are ignored, and
-// so are the sends of its ring.
+// Returns the works of a pass. The first dispatch and the last combine overlap with no other task of the MoE part,
+// because all tasks wait for the former and the latter waits for all. A shared expert overlaps with every task, and so
+// do weight gradients of experts. Collectives of the shared expert, weight gradients of attention and sends of its ring
+// are ignored.
 Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
   Load load;
   const bool beside = std::ranges::any_of(
@@ -49,7 +50,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[task.id];
     if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
-    if (is_of_ring(task.kind) && task.kind != TaskKind::heads) continue;  // beside the heads
+    if (is_of_ring(task.kind) && task.kind != TaskKind::heads) continue;  // these overlap with the heads
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
     if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {
@@ -75,7 +76,7 @@ class Prices {
     gradients_.resource = network_ == Network::intra ? Resource::intra : Resource::inter;
   }
 
-  // Returns the least seconds of a pass, minus the value of its gradients, of which a second is worth `price`.
+  // Returns a lower bound on the seconds of a pass minus `price` times the seconds of gradients that are sent in it.
   double least(Load& load, double price) const {
     double seconds = 0;
     for (const auto& [use, alone] : load.alone) seconds += alone * worth(use, price);
@@ -116,7 +117,8 @@ class Prices {
   static bool possible(size_t set, std::span<const Use> running) {
     if ((set >> ends & 1) != 0 && (set >> experts & 1) != 0) return false;
     for (size_t i = 0; i < running.size(); ++i) {
-      if (running[i].lane < 0) return (set & (set - 1)) == 0;  // no such work: a row of its own, so that it has a limit
+      // Work that this pass lacks: gets a row alone, so that its variable is bounded.
+      if (running[i].lane < 0) return (set & (set - 1)) == 0;
       for (size_t j = 0; j < i; ++j)
         if (running[i].lane == running[j].lane) return false;
     }
@@ -128,7 +130,7 @@ class Prices {
   Use gradients_;
 };
 
-// Returns the least seconds per byte of a slice of any size up to `all`; for a straight curve, its slope.
+// Returns the smallest seconds per byte over slices of all sizes up to `all`; for a straight curve, its slope.
 double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   if (pricer.gradient_bends().empty())
@@ -141,7 +143,7 @@ double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
   return least;
 }
 
-// Returns the maximum of a concave function on [0, 1].
+// Returns approximately the maximum of a concave function on [0, 1].
 template <class Function>
 double most_of(const Function& at) {
   double low = 0, high = 1, best = std::max(at(0), at(1));
@@ -175,7 +177,7 @@ class LeastModel {
 
   double backward() { return ends_.first_bytes > 0 ? std::max(backward(0), backward(ends_.first_bytes)) : backward(0); }
 
-  // Returns the least seconds with gradients after everything else.
+  // Returns the bound if gradients are sent after everything else.
   double in_sequence() const {
     double all = 0;
     for (const PricedLayers& kind : kinds_) {
@@ -196,21 +198,21 @@ class LeastModel {
     return loads;
   }
 
-  // Returns the least seconds of one backward of a kind, without gradients.
+  // Returns the bound of one backward of a kind of layers, without gradients.
   double alone(size_t kind) {
     const PricedLayers& of = kinds_[kind];
     return of.any_order ? least(loads_[kind], of.backward, 0) : shortest(of.backward);
   }
 
-  // The gradients of the last layer and all that are made after it are sent after everything else. The first layer
-  // overlaps only with those that were `waiting`, which may be ignored.
+  // Returns the bound of all backwards with gradients. Those of the last layer, and those made after it, are sent after
+  // everything else. The first layer can only send the `waiting` gradients of the head.
   double backward(int64_t waiting) {
     double seconds = 0;
     if (made_by_all() == 0) {
       for (size_t kind = 0; kind < kinds_.size(); ++kind) seconds += kinds_[kind].layers * alone(kind);
       return seconds;
     }
-    std::vector<int> beside;  // by kind
+    std::vector<int> beside;  // for each kind, its backwards that may send gradients
     int64_t of_last = 0;
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       const bool is_first = kinds_[kind].first && waiting == 0;
@@ -237,7 +239,8 @@ class LeastModel {
     return pricer_.has(GroupKind::dp) ? bytes : 0;
   }
 
-  // A pass of a larger degree can send gradients while their lane is idle.
+  // Returns the smallest value over all degrees. For the degrees without passes, gradients may be sent whenever their
+  // lane is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
     const Prices prices(pricer_, *degrees.passes.front().structure);
     double least = kNever;

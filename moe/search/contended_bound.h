@@ -1,5 +1,5 @@
 #pragma once
-// Lower bounds on all decisions for a model, contention included: they limit the error of a partition.
+// Lower bounds over all decisions for a model under contention. They show how far a partition can be from the best.
 #include <limits>
 #include <memory>
 #include <span>
@@ -17,36 +17,39 @@ struct PricedPass {
   double makespan_s = 0;
 };
 
-/// One phase at all degrees that may be chosen: the smaller ones one by one, and all larger ones together.
+/// One phase at all allowed degrees: a pass for each of the smaller ones, and one bound for all larger ones.
 struct PricedDegrees {
   std::vector<PricedPass> passes;
-  double beyond_s = std::numeric_limits<double>::infinity();  // least of larger degrees; infinity: there are none
-  double busy_beyond_s = 0;                                   // of the gradients' lane, without gradients
+  /// Lower bound on the larger degrees; infinity if there are none.
+  double beyond_s = std::numeric_limits<double>::infinity();
+  /// Busy seconds of the gradients' lane at larger degrees, without gradients.
+  double busy_beyond_s = 0;
 };
 
-/// Both phases of the layers of one kind.
+/// Both phases of the layers of one kind of a stage.
 struct PricedLayers {
   PricedDegrees forward, backward;
   bool same_degree = false;          // both phases must have the same degree, so passes form pairs
-  bool any_order = false;            // lanes may have other orders than in these structures
+  bool any_order = false;            // the order of tasks on lanes may differ from that of these structures
   int layers = 0;                    // number of these layers
-  bool first = false, last = false;  // whether one is the first, or the last, in the backward
-  int64_t made_bytes = 0;            // gradients of each
+  bool first = false, last = false;  // the backward's first (last) layer is of this kind
+  int64_t made_bytes = 0;            // gradient bytes of one layer
 };
 
-/// Gradients of a model that are not its layers'.
+/// Gradient bytes of a model's ends.
 struct EndGradients {
   int64_t last_bytes = 0;   // made after those of all layers (an embedding's)
-  int64_t first_bytes = 0;  // wait when the backward begins (an output projection's)
+  int64_t first_bytes = 0;  // exist when the backward begins (an output projection's)
 };
 
-/// These return lower bounds on the seconds of FSMoE's flow (Flow::sharded): of one pass, and of all layers of one
-/// stage with one micro-batch, for all degrees and orders and all places of gradients. `overlaps`: beside other work.
+/// These return lower bounds on seconds in FSMoE's flow (Flow::sharded), over all degrees, orders and places of
+/// gradients: of one pass, and of all layers of one stage with one micro-batch. `overlaps`: whether gradients may be
+/// sent in parallel with other work.
 ///
-/// At any time, some set of lanes is busy, and its tasks run at the rates that contention gives to that set. All sets
-/// together must complete all work, so their least total time is a linear program. Its dual has a price for each kind
-/// of work such that no set's rates times prices exceed 1. Gradients have one price in all layers, which is searched.
-/// `gradients_s`: least seconds of the gradients sent beside one pass; 0: none.
+/// Method: at any time some set of lanes is busy, at the rates that contention gives this set. The least total time of
+/// sets that complete all work is a linear program. Its dual gives each kind of work a price such that for every set,
+/// the sum of rates times prices is at most 1. Gradients have the same price in all layers, which is searched.
+/// `gradients_s`: lower bound on the seconds of gradients sent during one pass; 0: none.
 double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
 /// Returns a lower bound on the seconds of sending `bytes` bytes of gradients, in any slices.
 double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Returns the number of chunks that keeps each chunk of an AlltoAll within the size of a micro-op.
+// Returns the smallest degree at which a chunk of an AlltoAll has at most micro_op_bytes.
 int degree_by_size(const LayerPricer& pricer, int64_t micro_op_bytes) {
   const double bytes = whole_work(TaskKind::dispatch, Phase::forward, pricer.shape(), Flow::sharded).bytes;
   const double chunks = std::ceil(bytes / static_cast<double>(micro_op_bytes));
@@ -21,7 +21,7 @@ int lane_of(const Structure& structure, Network network) {
                           structure.lanes.begin());
 }
 
-// Finds the best degrees, micro-ops or split for one choice.
+// Finds the best degrees and the best places of gradients for one choice.
 class DegreeSearch {
  public:
   DegreeSearch(search::LayerReplay& layer, const DegreeChoice& choice)
@@ -30,7 +30,7 @@ class DegreeSearch {
   search::Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
 
  private:
-  // Decides r_f and r_b separately, each by its own phase.
+  // Decides r_f by the forward and r_b by the backward.
   search::Candidate apart() {
     const search::Candidate forward = best_forward();
     const PhaseBound bound = layer_.bound(Phase::backward);
@@ -81,8 +81,8 @@ class DegreeSearch {
     return best;
   }
 
-  // Returns the degrees, for cases where finding a split takes many replays. Degrees that are good with all gradients
-  // in one place come first, so that others are soon excluded.
+  // Returns the degrees in the order in which to try them if finding a split takes many replays: those that are fastest
+  // with all gradients in one place come first, so that the bound soon excludes the others.
   std::vector<int> degrees_best_first(const PhaseBound& bound) {
     std::vector<std::pair<double, int>> order;
     double least = search::kUnpriced;
@@ -99,7 +99,7 @@ class DegreeSearch {
     return degrees;
   }
 
-  // Returns the best of its splits; any of them if none beats `to_beat`.
+  // Returns the backward of this degree with its best split; if no split beats `to_beat`, with any split.
   search::Candidate best_backward(int degree, double to_beat) {
     if (schedule_.gradients == GradientPolicy::micro_ops) return best_micro_ops(degree);
     const Decision decision{schedule_.degrees == DegreePolicy::apart ? 1 : degree, degree};
@@ -107,7 +107,7 @@ class DegreeSearch {
     return {decision, layer_.seconds(decision, Phases::backward)};
   }
 
-  // Micro-ops are placed where a replay without them leaves their lane idle.
+  // Places micro-ops where a replay without them leaves their lane idle.
   search::Candidate best_micro_ops(int degree) {
     Decision decision{degree, degree};
     decision.micro_op_bytes = choice_.micro_op_bytes;
@@ -209,7 +209,7 @@ DegreeChoice within_rows(DegreeChoice choice, const LayerPricer& pricer) {
 }
 
 LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice) {
-  const LayerCase& shape = layer.pricer.shape();  // with a single row, the only degree is 1
+  const LayerCase& shape = layer.pricer.shape();  // with a single row, there is only degree 1
   if (shape.rounding == Rounding::lcm && shape.row_multiple == 1 && layer.pricer.rows() > 1)
     return search::tune_padded(layer, choice);
   search::Candidate best{{}, search::kUnpriced};

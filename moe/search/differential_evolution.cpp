@@ -53,7 +53,7 @@ class Evolution {
     return std::sqrt(squares) <= settings_.tolerance * std::abs(mean);
   }
 
-  // Replaces member i by a mutant of three others, crossed with it, unless the mutant is worse.
+  // Crosses member i with a mutant of three other members, and replaces it by the result unless that is worse.
   void challenge(size_t i) {
     size_t a, b, c;
     do a = below(members_.size());
@@ -68,7 +68,7 @@ class Evolution {
       if (d != certain && uniform() >= settings_.crossover) continue;
       const double base = members_[a][d];
       const double mutant = base + settings_.weight * (members_[b][d] - members_[c][d]);
-      // Outside the box: a random point between the base and the side that was crossed.
+      // Outside the box: take a random point between the base and the violated limit.
       trial_[d] = mutant < 0 ? base * uniform() : mutant > 1 ? base + (1 - base) * uniform() : mutant;
     }
     const double v = value(trial_);

@@ -8,14 +8,15 @@
 
 namespace moe {
 
-/// The same seed gives the same result on every machine.
+/// The settings. The same seed gives the same result on every machine.
 struct DifferentialEvolution {
   int population = 0;      // 0: 10 per dimension, at least 20; never fewer than 4
-  int generations = 1000;  // at most
-  double weight = 0.6;     // F, weight of the difference of two members that is added to a third
+  int generations = 1000;  // limit of generations
+  double weight = 0.6;     // F, factor of the difference of two members that is added to a third
   double crossover = 0.9;  // CR, probability that a coordinate is taken from that sum
   uint64_t seed = 1;
-  double tolerance = 1e-7;  // stops once the members' standard deviation is at most this share of their mean
+  /// Stops once the standard deviation of the members' values is at most this share of their mean.
+  double tolerance = 1e-7;
 };
 
 struct Evolved {
@@ -27,9 +28,9 @@ struct Evolved {
 
 using Objective = std::function<double(std::span<const double>)>;
 
-/// Returns the least value of `objective` found in the box [0, 1]^dimensions. `starts` are members of the first
-/// population (the others are drawn), so the result is never worse than any of them. With 0 dimensions, the empty
-/// vector is evaluated once.
+/// Returns the smallest value of `objective` that was found in the box [0, 1]^dimensions. `starts` belong to the first
+/// population, so the result is never worse than any of them; the other members are random. With 0 dimensions, the
+/// empty vector is evaluated once.
 Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
                  const std::vector<std::vector<double>>& starts = {});
 

@@ -11,7 +11,8 @@
 namespace moe::search {
 namespace {
 
-// The splits of some bytes between both places. Those at bends of prices are priced once for all paths.
+// The splits of `all` bytes between the two places. Splits at bends of the price curve are priced once and used for all
+// paths.
 class SplitSearch {
  public:
   SplitSearch(const LayerPricer& pricer, int64_t all)
@@ -53,8 +54,8 @@ class SplitSearch {
     return best;
   }
 
-  /// Returns a lower bound on the seconds of all splits: prices are linear between bends, so the least of each slice,
-  /// and of both together, is at a bend.
+  /// Returns a lower bound on the seconds of all splits: prices are linear between bends, so each slice, and the sum of
+  /// both, is cheapest at a bend.
   double at_least(const SplitPaths& paths) const {
     return std::max(
         {paths.neither, paths.first + least_first_s_, paths.second + least_second_s_, paths.both + least_both_s_});
@@ -62,10 +63,10 @@ class SplitSearch {
 
  private:
   struct Split {
-    int64_t bytes = 0;  // in the first place
+    int64_t bytes = 0;  // bytes in the first place
     double first_s = 0, second_s = 0;
   };
-  struct Piece {  // between two bends; two of its splits determine every path's seconds
+  struct Piece {  // the splits between two bends; every path is linear there
     double begin = 0, end = 0;
     Split first, second;
   };
@@ -84,7 +85,7 @@ class SplitSearch {
     return bends;
   }
 
-  // Adds the element at `bytes` and its neighbours, because bends and crossings may be inside elements.
+  // Adds the whole elements around `bytes`, because bends and crossings need not be multiples of an element.
   void add(double bytes, std::vector<int64_t>& sizes) const {
     const int64_t floor = static_cast<int64_t>(bytes) / grain_ * grain_;
     for (const int64_t x : {floor - grain_, floor, floor + grain_})
@@ -94,11 +95,11 @@ class SplitSearch {
   void add_piece(double begin, double end) {
     const int64_t first = static_cast<int64_t>(begin + (end - begin) / 4);
     const int64_t second = static_cast<int64_t>(end - (end - begin) / 4);
-    if (second - first < grain_) return;  // the neighbours of its ends cover the piece
+    if (second - first < grain_) return;  // the elements around its ends cover the piece
     pieces_.push_back({begin, end, split(first), split(second)});
   }
 
-  // Adds the bytes inside a piece for which two of the paths with slices are equally long.
+  // Adds the splits inside a piece at which two paths with slices are equally long.
   void add_crossings(const SplitPaths& paths, const Piece& piece, std::vector<int64_t>& sizes) const {
     const auto lengths = [&](const Split& s) {
       return std::array{paths.first + s.first_s, paths.second + s.second_s, paths.both + s.first_s + s.second_s};
@@ -115,13 +116,13 @@ class SplitSearch {
 
   const LayerPricer& pricer_;
   int64_t all_, grain_;
-  std::vector<Split> at_bends_;  // by bytes
+  std::vector<Split> at_bends_;  // ascending
   double least_first_s_ = std::numeric_limits<double>::infinity(), least_second_s_ = least_first_s_,
-         least_both_s_ = least_first_s_;  // of the splits at bends
+         least_both_s_ = least_first_s_;  // minima over the splits at bends
   std::vector<Piece> pieces_;
 };
 
-// Follows a backward's seconds over the bytes in its first place, piece by straight piece.
+// Follows a backward's seconds as a function of the bytes in its first place, one linear piece after the other.
 class ContendedSplit {
  public:
   ContendedSplit(const FluidReplay& replay, const Structure& backward, const LayerPricer& pricer,
@@ -138,7 +139,7 @@ class ContendedSplit {
 
   int64_t best() {
     if (all_ < 2 * grain_) return 0;
-    std::set<int64_t> joints{grain_, all_ - grain_};  // prices are straight between neighbours
+    std::set<int64_t> joints{grain_, all_ - grain_};  // prices are linear between neighbours
     for (const double bend : pricer_.gradient_bends())
       for (const double bytes : {bend, static_cast<double>(all_) - bend})
         for (const int64_t step : {-1, 0, 1})
@@ -181,8 +182,8 @@ class ContendedSplit {
 
 }  // namespace
 
-// Under contention, a path with a slice may be longer than the longest path without it, however short the slice is. So
-// paths through slices of 0 seconds are ignored.
+// A slice of 0 seconds has no task, so paths through it do not exist: under contention they may be longer than all
+// others.
 double SplitPaths::seconds(double first_s, double second_s) const {
   double longest = neither;
   if (first_s > 0) longest = std::max(longest, first + first_s);

@@ -9,12 +9,12 @@
 namespace moe::search {
 namespace {
 
-constexpr size_t kStateLimit = 20000;  // limit of partial orders kept in one search; r = 12 stays below it
+constexpr size_t kStateLimit = 20000;  // limit for the partial orders of one search; degree 12 stays below it
 constexpr double kTie = 1e-12;
 
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-// Returns a lower bound for all orders: the largest lane load, plus the least time before and after it.
+// Returns a lower bound over all orders: the load of the busiest lane, plus the least time before and after it.
 double least_possible(const ChunkTimes& t) {
   const double to_intra = t.dispatch.front(), from_intra = t.combine.back();
   return std::max({sum(t.dispatch) + t.gradients + sum(t.combine),
@@ -22,8 +22,8 @@ double least_possible(const ChunkTimes& t) {
                    to_intra + t.allgather.front() + sum(t.expert) + t.reducescatter.back() + from_intra});
 }
 
-// The state after a partial order of g AllGathers and s ReduceScatters: when the intra lane, the last combine and each
-// expert without a ReduceScatter yet end. The last of these experts is the last on the compute lane.
+// The state after a partial order of g AllGathers and s ReduceScatters: the ends of the intra lane, of the last combine
+// and of each expert whose ReduceScatter is still to come. The last of these experts is the last on the compute lane.
 struct State {
   double intra = 0, combined = 0;
   std::vector<double> experts;
@@ -51,7 +51,7 @@ class Replayed {
     return std::max(state.combined, std::max(state.intra, times_.shared_end()) + times_.shared_reducescatter);
   }
 
-  // Adds an AllGather. `compute`: the end of the last started expert, if no expert waits for its ReduceScatter.
+  // Adds an AllGather. `compute`: the end of the last expert, used if state.experts is empty.
   void gather(State& state, size_t g, double compute) const {
     state.intra = std::max(state.intra, arrived_[g]) + times_.allgather[g];
     const double before = state.experts.empty() ? compute : state.experts.back();
@@ -74,7 +74,7 @@ class Replayed {
 
 LaneOrder gathers_first(size_t degree) { return LaneOrder(degree, 'G') + LaneOrder(degree, 'S'); }
 
-// Returns `lead` AllGathers, then ReduceScatters and AllGathers in turn.
+// Returns the order of `lead` AllGathers, then ReduceScatters and AllGathers in turn.
 LaneOrder lead_order(size_t degree, size_t lead) {
   LaneOrder order(lead, 'G');
   for (size_t g = lead; g < degree; ++g) order += "SG";
@@ -87,7 +87,7 @@ void add_orders(LaneOrder order, size_t gathers, size_t scatters, std::vector<La
   if (scatters > gathers) add_orders(order + 'S', gathers, scatters - 1, all);
 }
 
-// Returns the order that always runs the task that can start first; in a tie, the AllGather.
+// Returns the order that always runs the task that can start earliest; in a tie, the AllGather.
 LaneOrder greedy_order(const ChunkTimes& times) {
   const Replayed replayed(times);
   State state = replayed.begin();
@@ -121,7 +121,7 @@ class ParetoSearch {
     }
   }
 
-  // `row` has, by s, the states with g AllGathers done; the row of g + 1 is made from it.
+  // row[s] has the states with g AllGathers and s ReduceScatters done; the row for g + 1 is computed from it.
   OrderChoice run() {
     const size_t r = times_.degree();
     std::vector<std::vector<Known>> row(1, {{replayed_.begin(), times_.shared_end()}});
@@ -237,7 +237,8 @@ namespace {
 
 ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, double gradients) {
   ChunkTimes times;
-  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;  // otherwise no task of the MoE part waits for gradients
+  // Without an AlltoAll, no task of the MoE part waits for gradients.
+  times.gradients = pricer.has(GroupKind::ep) ? gradients : 0;
   const bool exact = pricer.shape().rounding == Rounding::exact;
   const auto of = [&](TaskKind kind, GroupKind group) {
     std::vector<double> chunks(degree);
@@ -262,21 +263,22 @@ ChunkTimes chunk_times(const LayerPricer& pricer, Phase phase, int degree, doubl
   return times;
 }
 
-// Returns whether there are several orders: not with one lane for all. Without an AlltoAll, gradients take its place.
+// Returns whether the order makes a difference. It does not if ESP's collectives share their lane with the AlltoAlls
+// or, without an AlltoAll, with the gradients.
 bool order_matters(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   const Network beside = network(pricer.has(GroupKind::ep) ? GroupKind::ep : GroupKind::dp);
   return pricer.has(GroupKind::esp) && beside != network(GroupKind::esp);
 }
 
-// Returns whether a shared expert's collectives use the lane of the AlltoAlls, which chunk_times does not support.
+// Returns whether a shared expert's collectives use another network than ESP's, which chunk_times does not support.
 bool shared_elsewhere(const LayerPricer& pricer) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   return pricer.outline().shared_expert && pricer.has(GroupKind::mp) &&
          network(GroupKind::mp) != network(GroupKind::esp);
 }
 
-// Returns the seconds of the best forward, in FSMoE's order, outside of the MoE part.
+// Returns the seconds of the best forward in FSMoE's order, without the MoE part.
 double dense_forward(const LayerPricer& pricer, const LayerResult& best) {
   if (!pricer.outline().shared_expert) return best.forward_s - best.moe_forward_s;
   return best.forward_s - order_seconds(chunk_times(pricer, Phase::forward, best.decision.degree_forward, 0), {});
@@ -307,27 +309,27 @@ void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
   }
 }
 
-// Searches the order of AllGathers and ReduceScatters under contention, where no partial order dominates another, so
-// each is replayed.
+// The best order of one phase found under contention. There no partial order dominates another, so orders are replayed
+// one by one.
 struct ContendedOrder {
   Decision decision;  // degree, order and split of one phase
   double seconds = 0;
-  double least = 0;  // lower bound for this degree's orders; below `seconds` if not all were tried
+  double least = 0;  // lower bound over this degree's orders; below `seconds` if not all were tried
 };
 
 class ContendedOrders {
  public:
   ContendedOrders(const Schedule& schedule, const LayerPricer& pricer) : schedule_(schedule), pricer_(pricer) {}
 
-  // Returns the best order of `phase` at this degree, each with its best gradient split unless a bound excludes it:
-  // over all orders up to degree kAllOrders; beyond it, from the best of lane_orders by swaps of neighbours. Returns
-  // `from` if none beats its `seconds`. `least`: a lower bound for this degree.
+  // Returns the best order of `phase` at this degree, or `from` if no order is faster. Every order that no bound
+  // excludes is tried with its best gradient split: up to degree kAllOrders all orders; beyond it those of
+  // lane_orders(), and then swaps of neighbours in the best one. `least`: a lower bound for this degree.
   ContendedOrder best(Phase phase, int degree, double least, ContendedOrder from);
 
  private:
   void visit(const LaneOrder& order);
-  // Returns the best number of bytes in the first of a split's two places; none if no split between them beats the
-  // best.
+  // Returns the best number of bytes in the first of a split's two places; empty if no split beats the best result so
+  // far.
   std::optional<int64_t> best_bytes(const Decision& split);
   void swap_neighbours();
   double replay(const Decision& decision);
@@ -396,11 +398,12 @@ void ContendedOrders::swap_neighbours() {
   for (double before = best_.seconds + 1; better(best_.seconds, before);) {
     before = best_.seconds;
     const LaneOrder from = order_of(best_.decision);
-    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // the best order is not of this degree
-    int ahead = 0;                                                // AllGathers whose ReduceScatter is still to come
+    if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // the best order belongs to another degree
+    // AllGathers before i whose ReduceScatter comes later.
+    int ahead = 0;
     for (size_t i = 0; i + 1 < from.size(); ++i) {
       ahead += from[i] == 'G' ? 1 : -1;
-      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // an S would come before its G
+      if (from[i] == from[i + 1] || (from[i] == 'G' && ahead == 1)) continue;  // swapping would put an S before its G
       LaneOrder swapped = from;
       std::swap(swapped[i], swapped[i + 1]);
       replay(with(swapped));
@@ -424,7 +427,7 @@ ContendedOrder ContendedOrders::best(Phase phase, int degree, double least, Cont
   return best_;
 }
 
-// Tries every degree that its bound does not exclude, smaller ones first.
+// Searches the orders of every degree that its bound does not exclude, smaller degrees first.
 void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
@@ -457,8 +460,7 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
 
 }  // namespace
 
-// Improves the forward's order, and the backward's for the gradients that FSMoE's order puts into the MoE part and for
-// none, each with its best split, until neither changes.
+// See the header.
 void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult& best) {
   const LayerPricer& pricer = layer.pricer;
   if (!order_matters(pricer)) return;
@@ -466,7 +468,8 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   const PhaseBound forward_bound = layer.bound(Phase::forward), backward_bound = layer.bound(Phase::backward);
   const int most = largest_degree(pricer);
   const double dense = dense_forward(pricer, best);
-  double open_forward = best.forward_s, open_backward = best.backward_s;  // bounds of incompletely searched degrees
+  // Bounds of degrees whose orders were not all excluded.
+  double open_forward = best.forward_s, open_backward = best.backward_s;
   for (const int r : tried_degrees(choice.forward, pricer)) {
     if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
     if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
@@ -491,7 +494,6 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   if (!best.exact_order) best.gap = best.total_s() / least - 1;
 }
 
-// Returns the orders that are best without contention, with no gradients in the MoE part, half a layer's, and all.
 std::vector<LaneOrder> backward_orders(LayerReplay& layer, int degree) {
   const LayerPricer& pricer = layer.pricer;
   std::vector<LaneOrder> orders;

@@ -9,7 +9,7 @@
 
 namespace moe::search {
 
-constexpr int64_t kMostTasks = 1'000'000;  // of the cached structures: some 200 MB
+constexpr int64_t kMostTasks = 1'000'000;  // limit for the cached structures' tasks: some 200 MB
 
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) {
@@ -85,7 +85,7 @@ LayerResult LayerReplay::result(const Decision& decision) {
   result.moe_forward_s = moe_seconds(decision, Phases::forward);
   result.moe_backward_s = moe_seconds(decision, Phases::backward);
   const PhaseBound forward = bound(Phase::forward), backward = bound(Phase::backward);
-  // The bound holds for all degrees, because padding only adds rows.
+  // A bound without padding holds for all degrees, because padding only adds rows.
   LayerCase unpadded = pricer.shape();
   std::optional<LayerPricer> least;
   if (std::exchange(unpadded.row_multiple, 1) > 1) least.emplace(pricer.profile(), unpadded, pricer.options());
@@ -107,7 +107,8 @@ SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) 
       *c.structure, store.seconds, [&] { return makespan(c); }, to_beat);
 }
 
-// A schedule that splits between the dense part and the end has its first place beside the dense part.
+// With policy beside_dense, replayed_paths' first place is beside the dense part and its second is after everything
+// else.
 SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   if (pricer.outline().dense) {
     const GradientPlacement beside{{.beside_dense = true}, {}, {}};
@@ -125,7 +126,7 @@ SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const SplitPaths paths = split_paths(c, kUnpriced);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
-  return {paths.neither, paths.neither, paths.first, paths.first};  // the MoE part gets no gradients
+  return {paths.neither, paths.neither, paths.first, paths.first};  // no gradients in the MoE part
 }
 
 double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slices) {

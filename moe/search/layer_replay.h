@@ -1,6 +1,6 @@
 #pragma once
-// Computes the seconds of a decision for one layer: replays of its phases, their bounds, and its backward with the
-// gradients that are sent in it.
+// The seconds of a decision for one layer: replays of its phases, their bounds, and its backward with the gradients
+// that are sent in it.
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,19 +24,21 @@ struct LayerResult {
   std::string_view schedule;
   Decision decision;
   double forward_s = 0, backward_s = 0;
-  int forwards = 1;  // more: the forwards that the backward repeats (Recompute::full), not yet added to it
-  double moe_forward_s = 0, moe_backward_s = 0;  // first dispatch to last combine and expert_dw
-  Bound bound;                                   // over all degrees
-  Bound degree_bound;                            // at the chosen degrees
-  bool exact_order = true;  // of G and S, if it is searched: false if some orders are neither tried nor excluded
-  double gap = 0;           // share by which another order may be faster, at most
+  /// Forwards in an iteration; 2 if the backward repeats it (Recompute::full) and backward_s does not include that.
+  int forwards = 1;
+  /// From the first dispatch to the end of the last combine and expert_dw.
+  double moe_forward_s = 0, moe_backward_s = 0;
+  Bound bound;              // lower bound over all degrees
+  Bound degree_bound;       // lower bound at the chosen degrees
+  bool exact_order = true;  // false: of the orders of G and S, some were neither tried nor excluded
+  double gap = 0;           // largest share by which another order may be faster
   MemoryEstimate memory;    // of one rank that trains the layer with this decision
   double total_s() const { return forwards * forward_s + backward_s; }
 };
 
 }  // namespace moe
 
-// Structures that are compiled for replay once and shared by a grid's layers.
+// Structures that are compiled for replay once, and shared by the layers of a grid.
 
 namespace moe::search {
 
@@ -86,21 +88,22 @@ struct Candidate {
   double seconds = 0;
 };
 
-/// State that all calls share, for any schedule and layer: compiled structures and scratch.
+/// Compiled structures and scratch memory, shared by the replays of all schedules and layers.
 struct ReplayStore {
-  /// Returns a structure, built once. The cache is cleared when it exceeds kMostTasks tasks; callers share ownership of
-  /// what it returned.
+  /// Returns a compiled structure from the cache, after building it if needed. The cache is cleared when it exceeds
+  /// kMostTasks tasks; callers share ownership of the results.
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
   std::map<StructureKey, std::shared_ptr<const CompiledStructure>> structures;
-  int64_t kept_tasks = 0;    // tasks of `structures`
-  StructureKey ordered_key;  // a searched lane order is requested only once or twice, so only the last is kept
+  int64_t kept_tasks = 0;  // tasks of `structures`
+  /// Key of `ordered`, the last structure with a searched lane order: each is needed only once or twice.
+  StructureKey ordered_key;
   std::shared_ptr<const CompiledStructure> ordered;
   BoundShapes bound_shapes;
   std::vector<double> seconds, ends;  // scratch
 };
 
-/// Replays one layer under one schedule that doesn't choose among others. All arguments must outlive it.
+/// Replays of one layer under one schedule, which must have no variants. All arguments must outlive the object.
 class LayerReplay {
  public:
   LayerReplay(const Schedule& of_schedule, const LayerPricer& of_pricer, ReplayStore& shared)
@@ -118,17 +121,17 @@ class LayerReplay {
   /// Returns a decision's times, bounds and memory. Throws BadInput for a decision that the schedule does not allow.
   LayerResult result(const Decision& decision);
 
-  /// Returns whether the backward has two places for gradients, and gradients to put there.
+  /// Returns whether the backward has gradients to send and two places for them.
   bool splits() const;
-  /// Returns the longest paths of a backward, by the slices on them: `first` is in the MoE part, `second` beside the
-  /// dense part, for adaptive and beside_dense alike; `first` is unused by beside_dense and by dense layers.
+  /// Returns the longest paths of a backward. For all policies, the first slice is in the MoE part and the second
+  /// beside the dense part; beside_dense and dense layers have no first slice.
   SplitPaths backward_paths(const BackwardOption& option);
-  /// Returns the seconds of a backward with these bytes in the two places of a model's layer, whether or not they wait.
+  /// Returns the seconds of a backward that sends these bytes in its two places, even if a layer alone has fewer.
   double backward_with(const BackwardOption& option, LayerSlices slices);
-  /// Returns the fastest split of a backward whose other decisions are fixed; any split if none beats `to_beat`.
+  /// Returns the fastest split of a backward whose other decisions are given; if none beats `to_beat`, any split.
   Candidate best_split_of(const Decision& decision, double to_beat);
-  /// Returns a lower bound on the seconds of a backward of this degree under contention, wherever its gradients are
-  /// sent; 0 if no bound is known.
+  /// Returns a lower bound on the seconds of a backward of this degree under contention, for all splits; 0 if there is
+  /// none.
   double least_contended(int degree);
 
  private:

@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-// Adds a note if a degree larger than all tried ones may be better.
+// Adds a note if a degree above the limit may be better.
 void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const LayerResult& result) {
   const DegreePolicy policy = layer.schedule.degrees;
   const int64_t rows = capacity_rows(layer.pricer.shape());
@@ -29,7 +29,7 @@ void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const Lay
         {PriceNote::Kind::degree_limit, fmt::format("{} is the largest that is tried, of up to {} rows", limit, rows)});
 }
 
-// Adds the forward that a backward repeats to the backward's times; they do not overlap.
+// Adds the repeated forward to the backward's times, because the two do not overlap.
 void add_forward_again(LayerResult& result) {
   for (; result.forwards > 1; --result.forwards) {
     result.backward_s += result.forward_s;
@@ -77,10 +77,10 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
 
 namespace {
 
-// Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7): both have AlltoAlls of E T M N_ESP / N_MP; D1 has the
-// MP AllGather of B L M, and D2 the second AlltoAll overlapped with it. That overlap is measured (row saa), and
-// then neither side counts the sum over ESP; or replayed, and then both do, from the expert's end to the last
-// combine's.
+// Returns whether Parm's t_D1 <= t_D2 (Parm Eqs. 6 and 7). Both have AlltoAlls of E T M N_ESP / N_MP. D1 adds the MP
+// AllGather of B L M; D2 has the second AlltoAll overlapped with its AllGather. If that overlap is measured (row saa),
+// neither side counts the sum over ESP. Otherwise it is replayed, from the end of the experts to the end of the last
+// combine, and both sides count the sum.
 bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double second_moe_s) {
   const double rows = pricer.all_rows();
   const double alltoall_s =
@@ -91,7 +91,7 @@ bool first_is_faster(const LayerPricer& pricer, double first_moe_s, double secon
   const std::optional<double> measured = pricer.saa_seconds();
   const double home_s = measured ? alltoall_s : first_moe_s - alltoall_s - expert_s;
   const double overlap_s = measured ? *measured : second_moe_s - alltoall_s - expert_s;
-  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // a tie must not depend on rounding
+  return home_s + gather_s <= overlap_s * (1 + 1e-9);  // rounding must not decide a tie
 }
 
 }  // namespace
@@ -135,8 +135,8 @@ LayerResult tune_packing(search::LayerReplay layer, const DegreeChoice& choice) 
 
 }  // namespace
 
-// p doubles while the expert's micro-op is shorter than the AlltoAll's (Lina section 4.2), as long as groups divide and
-// the profile has rows for them.
+// See the header. p doubles while the experts' micro-op is shorter than the AlltoAll's (Lina section 4.2), the group
+// sizes divide and the profile has rows for them.
 std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice) {
   const Schedule& schedule = layer.schedule;
   const LayerPricer& pricer = layer.pricer;
@@ -159,15 +159,16 @@ std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice c
       if (choice.fits && !choice.fits(next.shape(), schedule.flow)) break;
       results.push_back(tune_degrees({schedule, next, layer.store}, choice));
     } catch (const Unpriced&) {
-      break;  // Lina could not have measured such groups either
+      break;  // Lina could not measure such groups either
     }
     results.back().decision.packing = packing;
   }
   return results;
 }
 
-// Lina's rule limits the packing, and replays choose the best within the limit: the gradients of replicas may cost more
-// than AlltoAlls save, and more experts need more memory, unless they are offloaded, as by the paper.
+// Lina's rule only limits the packing; replays choose the best packing within the limit, because the replicas'
+// gradients may cost more than the AlltoAlls save. More experts also need more memory, unless they are offloaded as in
+// the paper.
 LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
   const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();
@@ -199,7 +200,7 @@ LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
   return {pricer.profile(), padded, pricer.options()};
 }
 
-// Returns a lower bound on the seconds of all degrees, with each phase separately.
+// Returns a lower bound over all degrees: the sum of each phase's own minimum.
 double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   const auto least = [&](int fixed, Phase phase) {
     const PhaseBound bound = layer.bound(phase);
@@ -210,9 +211,10 @@ double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   return least(choice.forward, Phase::forward) + least(choice.backward, Phase::backward);
 }
 
-// For every number of rows to which some pair pads, all degrees that divide it are tried as without padding, each phase
-// separately, in the order of their bounds. If the best pair needs fewer rows, it is considered with those rows. It
-// wins with more rows only if a measured curve falls; then the pairs that need exactly these rows are tried one by one.
+// Idea: a pair of degrees determines the padded number of rows. For every such number, in the order of the bounds, the
+// best degrees that divide it are found for each phase separately, as without padding. If the best pair would pad to
+// fewer rows, it is evaluated with those. It can be better with more rows only if a measured curve falls; then all
+// pairs that pad to exactly this number are tried one by one.
 class PaddedSearch {
  public:
   explicit PaddedSearch(const LayerReplay& layer) : schedule_(layer.schedule), pricer_(layer.pricer), layer_(layer) {}
@@ -232,7 +234,7 @@ class PaddedSearch {
  private:
   LayerReplay replay_of(const LayerPricer& padded) const { return {schedule_, padded, layer_.store}; }
 
-  // Returns the numbers of rows to which the choice's pairs pad, each after its bound in seconds, in order.
+  // Returns pairs of a bound in seconds and a number of rows to which some pair of degrees pads, by ascending bound.
   std::vector<std::pair<double, int64_t>> by_bound(const DegreeChoice& sized) const {
     std::set<int64_t> wanted;
     for_each_pair(schedule_, pricer_, sized, [&](int f, int b) { wanted.insert(rows_of(pricer_.shape(), f, b)); });
@@ -278,7 +280,7 @@ class PaddedSearch {
   const LayerPricer& pricer_;
   const LayerReplay& layer_;
   std::optional<LayerResult> best_;
-  PriceNotes notes_;  // on the best result's prices
+  PriceNotes notes_;  // notes on the best result's prices
   double least_s_ = std::numeric_limits<double>::max();
   bool exact_ = true;
 };

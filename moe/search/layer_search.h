@@ -1,45 +1,44 @@
 #pragma once
-// Decides one layer under one schedule, for the tuner, models and benchmarks.
+// The search for the best decision for one layer under one schedule.
 #include "moe/search/degrees.h"
 
 namespace moe {
 
-/// Decides layers and caches shared data, so a grid's layers should all use the same search.
+/// A search for layers. It caches data that layers share, so use one object for all layers of a grid.
 class LayerSearch {
  public:
-  /// Decides what `choice` leaves open (tune_degrees), the variant of a schedule that chooses, and how far it packs
-  /// experts. Throws BadInput for a degree that the schedule does not have (ds-moe: only 1; tutel: one for both), and
-  /// Unsupported for a schedule that this case or profile does not allow.
+  /// Decides everything that `choice` leaves open (tune_degrees), the variant of a schedule that has variants, and the
+  /// packing of experts. Throws BadInput for a degree that the schedule does not allow (ds-moe: only 1; tutel: one for
+  /// both phases), and Unsupported if the case or the profile does not support the schedule.
   LayerResult tune(const Schedule& schedule, const LayerPricer& pricer, DegreeChoice choice = {});
   /// Returns the times of a decision.
   LayerResult evaluate(const Schedule& schedule, const LayerPricer& pricer, const Decision& decision);
-  /// Returns the replay of a schedule that doesn't choose among others. The schedule and the pricer must outlive it.
+  /// Returns the replay of a schedule without variants. The schedule and the pricer must outlive it.
   search::LayerReplay replay(const Schedule& schedule, const LayerPricer& pricer) { return {schedule, pricer, store_}; }
 
  private:
   search::ReplayStore store_;
 };
 
-// Tunes schedules that choose among others (parm, monta), or the number of experts per device (lina-packed).
+// The search for schedules with variants (parm, monta) and with packed experts (lina-packed).
 
-/// Returns the best of the schedule's variants: by Parm's own rule, or for monta by the least seconds.
+/// Returns the result of the chosen variant: for parm by Parm's rule, for monta the fastest one.
 LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer,
                           const DegreeChoice& choice);
-/// Returns a packing schedule's layer as the choice packs it, or with 1, 2, 4 .. experts a device (Decision::packing),
-/// as far as Lina's rule goes and memory holds them.
+/// Returns the layer's results for each packing to compare: choice.packing or, if that is 0, 1, 2, 4 ..
+/// (Decision::packing), as far as Lina's rule and the memory of a rank allow.
 std::vector<LayerResult> tune_packings(search::LayerReplay layer, DegreeChoice choice);
 /// Returns the best of tune_packings().
 LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe
 
-// Tunes degrees that pad (Rounding::lcm): T_rank is a multiple of both degrees, so the phases can't be decided
-// separately.
+// The search for degrees under Rounding::lcm: T_rank is padded to a multiple of both degrees, so the phases can't be
+// decided separately.
 
 namespace moe::search {
 
-/// Returns the same as tune_degrees() for a case whose rows depend on its degrees. The result is as good as the best of
-/// all pairs.
+/// As tune_degrees(), for a case whose rows depend on its degrees. No pair of degrees is better than the result.
 LayerResult tune_padded(LayerReplay layer, const DegreeChoice& choice);
 
 }  // namespace moe::search

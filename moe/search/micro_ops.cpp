@@ -45,7 +45,7 @@ class Freezer {
     double end = 0;
     int layer = -1, passed = 0;
     bool carries_alltoall = false;
-    double held_from = kNothingHeld;  // until the imminent AlltoAll
+    double held_from = kNothingHeld;  // no piece starts from here until the next AlltoAll
   };
 
   bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
@@ -61,7 +61,7 @@ class Freezer {
     frozen_.places[i] = {layer, lane.passed};
   }
 
-  // Starts pieces while their lane is idle before `task` is ready.
+  // Starts pieces while the lane is idle before `task` is ready.
   void before(const Task& task, double ready, LaneState& lane) {
     if (task.kind == TaskKind::i_order)
       for (LaneState& other : lanes_)
@@ -70,7 +70,7 @@ class Freezer {
     if (lane.layer != task.layer) lane.layer = task.layer, lane.passed = 0;
     while (lane.next < lane.pieces.size()) {
       const MicroOp& piece = pieces_[lane.pieces[lane.next]];
-      if (piece.made_by >= task.id) break;  // its maker's end is not known yet
+      if (piece.made_by >= task.id) break;  // the maker has not been replayed yet
       const double start = start_of(piece, lane);
       if (start >= std::min(ready, lane.held_from)) break;
       send(lane, task.layer);

@@ -1,5 +1,5 @@
-// Makes a partition problem from a stage's backward, with its layers' seconds from replays, and compares and tries the
-// further decisions of `exact`.
+// The partition problem of a stage's backward, with layers' seconds from replays, and the comparison of strategies by
+// `exact`.
 #include "moe/search/detail/model_partition.h"
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 namespace moe::search {
 namespace {
 
-// Returns whether the seconds are a sum of functions of each slice: in every backward, the MoE part and the dense part
-// are consecutive, so a path through both slices adds up those through one, and the dense part hides the same time.
+// Returns whether a layer's seconds are a function of one slice plus a function of the other: in every backward, the
+// extra seconds of a path through both slices are the sum of those through one, and the dense part hides the same time
+// at every degree.
 bool separable(const std::vector<SplitPaths>& by_degree) {
   const auto hidden_s = [](const SplitPaths& p) { return p.neither - p.second; };
   return std::ranges::all_of(by_degree, [&](const SplitPaths& p) {
@@ -22,14 +23,14 @@ bool separable(const std::vector<SplitPaths>& by_degree) {
   });
 }
 
-// Adds the last element up to `bytes`, and the next one.
+// Adds `bytes` rounded down to whole elements, and the next multiple.
 void add_bend(double bytes, int64_t element, std::vector<int64_t>& bends) {
   if (bytes > 1e15) return;
   const int64_t floor = static_cast<int64_t>(bytes) / element * element;
   bends.insert(bends.end(), {floor, floor + element});
 }
 
-// Returns the AllReduce's seconds by bytes, straight between the knots and beyond the last one.
+// Returns knots (bytes, seconds) of the AllReduce, which is linear between them and beyond the last one.
 Points gradient_knots(const LayerPricer& pricer) {
   Points knots;
   const auto add = [&](double bytes) {
@@ -41,7 +42,7 @@ Points gradient_knots(const LayerPricer& pricer) {
   return knots;
 }
 
-// Returns the bytes whose AllReduce takes `seconds`; 0 if every AllReduce takes longer.
+// Returns the number of bytes whose AllReduce takes `seconds`; 0 if every AllReduce takes longer.
 double bytes_taking(double seconds, const Points& knots) {
   if (seconds <= knots.front()[1]) return 0;
   const auto reaches = std::ranges::find_if(knots, [&](const auto& knot) { return knot[1] >= seconds; });
@@ -51,7 +52,7 @@ double bytes_taking(double seconds, const Points& knots) {
   return from + (seconds - from_s) / (to_s - from_s) * (to - from);
 }
 
-// Returns whether every path of `a` is at least as long as that of `b`, without slices and with any.
+// Returns whether each of a's paths is at least as long as b's, so `a` is no faster with any slices.
 bool worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
@@ -161,7 +162,7 @@ void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found)
 
 void BackwardOptions::keep_few() {
   if (paths.size() <= kMostBackwards) return;
-  constexpr int kSteps = 32;  // per slice, up to the longest pass, because no pass hides a longer slice
+  constexpr int kSteps = 32;  // steps of the grid for each slice, up to the longest pass: no pass hides a longer slice
   struct Point {
     double moe_s, dense_s, least_s = std::numeric_limits<double>::infinity(), kept_s = least_s;
     size_t best = 0;
@@ -209,7 +210,8 @@ ModelDecision decided(const ModelShape& model, const Partition& partition,
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
   BackwardOptions tried;
   const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
-  // A larger degree keeps its lanes busy longer: if no larger degree is faster without gradients, none is with them.
+  // A larger degree keeps lanes busy longer, so if no larger degree is faster without gradients, none is faster with
+  // them.
   const PhaseBound bound = layer.bound(Phase::backward);
   double least = std::numeric_limits<double>::infinity();
   for (const int r : tried_degrees(fixed, layer.pricer)) {
@@ -235,8 +237,7 @@ KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int deg
   return options;
 }
 
-// Returns the seconds of a decision without a model's ends, its step and the gathers after it. `whole_s`: the seconds
-// including them.
+// Returns the seconds of a decision without the model's ends, step and gathers. `whole_s`: the seconds with these.
 double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
   ModelShape layers = asked.model;
   if (layers.vocabulary == 0 && !layers.step.planned && layers.shape.parallel.zero == 0) return whole_s;
@@ -256,7 +257,7 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   result.decision.order_backward = moe.options[alone].order;
   const auto best_for = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, pricer); };
   const PartitionLayers layers = partition_layers(schedule, asked.kinds, tried);
-  std::vector<PartitionProblem> problems;  // one per stage, if stages differ
+  std::vector<PartitionProblem> problems;  // one per stage if stages differ, else a single one
   for (int stage = 0; stage < (stages_apart(asked.model) ? asked.model.shape.parallel.pp : 1); ++stage)
     problems.push_back(stage_problem(asked, layers, stage));
   result.partition = solved(asked.strategy, problems);
@@ -275,7 +276,7 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
       result.partition = partition;
     }
   }
-  // The problem's sum is exact if nothing bends and no task runs on into the next layer.
+  // The problem's sum of seconds is exact if no price curve bends and no task overlaps with the next layer.
   if (problems.size() > 1) return;
   int64_t rest = problems.front().total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;

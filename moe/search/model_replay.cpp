@@ -6,10 +6,11 @@
 namespace moe::search {
 namespace {
 
-constexpr int64_t kKeptTasks = 1'000'000;  // limit for the structures that are kept: some 50 MB
-constexpr int64_t kTasksToCompile = 50;    // replayed tasks that take as long as building and checking one task
+constexpr int64_t kKeptTasks = 1'000'000;  // limit for the tasks of cached plans: some 50 MB
+// Number of tasks that are replayed in the time of building and checking one task.
+constexpr int64_t kTasksToCompile = 50;
 
-// Returns a name for everything that a plan's structure depends on, except the makers of slices.
+// Returns a key of everything that a plan's structure depends on, except the makers of slices.
 std::string structure_name(const ModelDecision& d, size_t slices) {
   std::string name = std::to_string(d.degree_forward) + ',' + std::to_string(d.degree_backward) + ',';
   name += d.order_forward + '|' + d.order_backward + '|' + std::to_string(slices);
@@ -43,8 +44,8 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
-// Returns slices in the order of plans: the last micro-batch's backward runs the chunks of layers from the last to the
-// first, and each stage sends in its own order.
+// Returns a decision's slices in the order in which plans number them: by backwards of the last micro-batch, from the
+// last chunk of layers to the first.
 std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& decision) const {
   const StageSplit split = model_.split();
   std::vector<Slice> slices;
@@ -79,10 +80,12 @@ bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
   return true;
 }
 
-// A slice waits for the layer, or the head, that makes its last byte; a layer's step waits for the slice that ends it.
+// Returns a key of the dependencies between slices and layers: a slice waits for the layer, or the head, that makes its
+// last byte, and a layer's optimizer waits for the slice with the layer's last byte.
 std::string ModelReplay::makers(const std::vector<Slice>& slices) const {
   const StageSplit split = model_.split();
-  std::vector<std::vector<int64_t>> ends;  // by stage, ends of its layers' gradients, from the last layer on
+  // For each stage, the offsets at which its layers' gradients end, from the last layer on.
+  std::vector<std::vector<int64_t>> ends;
   for (int stage = 0; stage < split.stages; ++stage) {
     auto& of_stage = ends.emplace_back();
     const std::vector<int> layers = layers_of_stage(split, stage);
@@ -110,7 +113,7 @@ ModelReplay::Compiled ModelReplay::compile(const ModelDecision& decision) const 
   std::vector<size_t> senders(plan.slices.size());
   for (size_t i = 0; i < structure.tasks.size(); ++i)
     if (const int slice = structure.tasks[i].slice; slice >= 0) senders[slice] = i;
-  for (const size_t sender : senders)  // slices of backwards, and the rest of each stage
+  for (const size_t sender : senders)  // slices of backwards, and the remaining slice of each stage
     if (structure.tasks[sender].kind == TaskKind::gradient) c.slice_task.push_back(sender);
   const Contention& contention = pricer_.profile().contention;
   if (slows_itself(plan, contention))
@@ -208,7 +211,8 @@ class Descent {
     return moved;
   }
 
-  // The number of places for bytes: for backward i, 2 i in the MoE part, 2 i + 1 beside the dense part; last, the tail.
+  // Places for bytes are numbered: 2 i is the MoE part of backward i, 2 i + 1 is beside its dense part, and the last is
+  // the tail.
   size_t places() const { return 2 * best_.backwards.size() + 1; }
   bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || sends_in_moe(place / 2); }
   bool sends_in_moe(size_t backward) const { return moves_.in_moe && !replay_.is_dense(backward); }
@@ -218,7 +222,7 @@ class Descent {
     return place % 2 == 0 ? b.gar_in_moe_bytes : b.gar_beside_dense_bytes;
   }
 
-  // Returns the bytes that could leave a place; for the tail, those of all layers except the last.
+  // Returns the number of bytes that may be moved away from a place; for the tail, those of all layers except the last.
   int64_t bytes_in(size_t place) const {
     if (place + 1 < places()) return bytes_at(best_, place);
     int64_t waiting = replay_.waiting_bytes();
@@ -232,7 +236,8 @@ class Descent {
     if (to + 1 < places()) bytes_at(d, to) += bytes;
   }
 
-  // Moves all of the bytes, then ever smaller shares; repeats a share as long as that helps.
+  // Moves bytes from one place to another: first all, then smaller and smaller shares, each repeatedly while it helps.
+  // Returns whether any move helped.
   bool bytes_between(size_t from, size_t to) {
     bool moved = false;
     const int64_t all = bytes_in(from), least = std::max(moves_.element_bytes, replay_.made_bytes() / 4096);
@@ -257,7 +262,8 @@ class Descent {
     return moved;
   }
 
-  // Moves bytes between both places in all layers at the same time, or between the tail and one place in all layers.
+  // Moves bytes in all layers at the same time: between both places of each layer, or between one place of each layer
+  // and the tail. Returns whether any move helped.
   bool bytes_of_all() {
     if (best_.backwards.size() < 2) return false;
     bool moved = false;

@@ -25,8 +25,8 @@ namespace {
 Partition exact(const PartitionProblem& problem) { return partition_exact(problem); }
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
-// Decides where pieces of gradients are sent by priority, by position in a stage's backward. `plan` has all pieces at
-// its end. All stages are like the first, unless stages_apart.
+// Decides between which tasks of a stage's backward the pieces of gradients are sent, by Lina's priorities. `plan` has
+// all pieces at its end. All stages are decided like the first, unless stages_apart().
 void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Plan& plan,
                      std::span<const double> seconds, ModelDecision& decision) {
   std::vector<search::MicroOp> pieces;
@@ -45,9 +45,9 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
   }
 }
 
-// Prices passes of these phases, all at one degree, for growing degrees until the bound of every larger degree exceeds
-// the fastest so far. The bound ignores contention and is looser than a pass's own time, so it only replaces passes of
-// degrees above kPassesAtLeast, which few layers have.
+// Adds the passes of these phases for ascending degrees (the same in each phase), until the bound of all larger degrees
+// exceeds the fastest pass so far. That bound ignores contention and is looser than a pass's own time, so it is used
+// only beyond kPassesAtLeast degrees; few layers have more.
 void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int fixed, search::PricedLayers& passes) {
   const auto of = [&](Phase phase) -> search::PricedDegrees& {
     return phase == Phase::forward ? passes.forward : passes.backward;
@@ -75,7 +75,7 @@ void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int f
   }
 }
 
-// Replays the result's plan.
+// Replays the result's plan and sets its times.
 void set_times(const std::vector<double>& seconds, const Profile& profile, ModelResult& result) {
   result.timeline = timeline_of(result.plan, seconds, profile.contention);
   result.last_forward_s = 0;
@@ -95,7 +95,7 @@ search::KindReplays kind_replays(LayerSearch& layers, const Schedule& schedule, 
   return replays;
 }
 
-// Returns a lower bound on the seconds of all decisions for a stage with one micro-batch, contention included.
+// Returns a lower bound over all decisions for one stage with one micro-batch, contention included.
 double least_seconds(search::KindReplays& kinds, const LayerPricer& pricer, const ModelShape& model,
                      const Schedule& schedule, const DegreeChoice& choice) {
   constexpr std::array kBoth{Phase::forward, Phase::backward};
@@ -127,8 +127,8 @@ double least_seconds(search::KindReplays& kinds, const LayerPricer& pricer, cons
                                      splits_gradients(schedule));
 }
 
-// Returns the numbers of layers whose activations an iteration may keep, the largest first: usually_kept() and, if the
-// order is free (`wave`), also more_kept() with one more pass and with one more layer, if these are fewer.
+// Returns the numbers of layers whose activations an iteration may keep, largest first: usually_kept() and, for `wave`,
+// also those that keep one more pass or one more layer than the minimum (more_kept()), if these are smaller.
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
   std::vector<int> kept{usually_kept(model, order)};
   if (order == IterationOrder::any)
@@ -142,7 +142,8 @@ WaveChoice wave_choice(const Schedule& schedule, DegreeChoice choice, int keep) 
   return {.keep = keep, .forward = choice.forward, .backward = choice.backward, .order = schedule.iteration};
 }
 
-// Returns the request for the least memory of an iteration whose stages keep the activations of `keep` layers.
+// Returns the memory request of an iteration whose stages keep the activations of `keep` layers, with the smallest
+// number of sets of everything else.
 MemoryRequest least_request(const ModelShape& model, int keep) {
   MemoryRequest request = memory_request(model, model.shape, kWave.flow);
   const bool recomputes = model.shape.parallel.recompute == Recompute::full;
@@ -170,7 +171,7 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
       packed.shape = decided_case(model.shape, {.packing = packing});
       const LayerPricer own(pricer.profile(), packed.shape, pricer.options());
       least_s = std::min(least_s, model_bound(schedule, own, packed, {}, shapes));
-    } catch (const Unpriced&) {  // no rows for the smaller groups
+    } catch (const Unpriced&) {  // the profile has no rows for the smaller groups
       break;
     }
   return least_s;
@@ -187,7 +188,7 @@ std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model,
               ? wave_bound(pricer, model, wave_choice(*other, choice, usually_kept(model, other->iteration)))
               : least_of(*other, pricer, model, shapes);
       rivals.push_back({bound_s, other});
-    } catch (const BadInput&) {  // it can't run the model, or lacks a price
+    } catch (const BadInput&) {  // the schedule can't run the model, or a price is missing
     }
   }
   std::ranges::stable_sort(rivals, {}, &Rival::bound_s);
@@ -227,7 +228,7 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
     return layer.decision.degree_forward == degree ? result : tune_as(asked, layer);
   }
   std::optional<ModelResult> best;
-  double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // over all packings
+  double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // minimum over all packings
   for (const LayerResult& layer : tune_packings(layers_.replay(schedule, pricer), choice)) {
     ModelResult result = tune_as(asked, layer);
     bound_s = std::min(bound_s, result.bound_s);
@@ -239,8 +240,8 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
   return *std::move(best);
 }
 
-// The best degree for pieces of gradients in a layer's idle lanes need not be the best for a whole model, because only
-// the last of several micro-batches sends pieces. So the model is replayed at each degree that no bound excludes.
+// Replays the whole model at each degree that no bound excludes. The degree that is best for one layer, whose idle
+// lanes send pieces of gradients, need not be best for a model, because only the last micro-batch sends pieces.
 void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double least_s) {
   const auto& [schedule, pricer, model, strategy, choice] = asked;
   const int known = layer.decision.degree_forward;
@@ -299,7 +300,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return best;
   const bool may_fit = fits || holds(memory_request(model, model.shape, schedule.flow));
   const LayerPricer apart(pricer.profile(), pricer.shape(),
-                          pricer.options());  // notes on rivals' prices do not belong to it
+                          pricer.options());  // separate, because notes on rivals' prices don't belong to the result
   for (const auto& [bound_s, rival] : rivals_of(apart, model, choice)) {
     best.bound_s = best.at_least_s = std::min(best.bound_s, bound_s);
     if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
@@ -314,7 +315,7 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
     best = std::move(*other);
     fits = other_fits;
   }
-  if (best.variant != nullptr) price(pricer, best.plan);  // adds its notes
+  if (best.variant != nullptr) price(pricer, best.plan);  // adds the notes on its prices
   best.schedule = schedule.name;
   best.plan.schedule = schedule.name;
   return best;
@@ -353,10 +354,10 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   result.variant = layer.decision.variant;
   ModelShape decided = model;
   decided.shape = decided_case(model.shape, layer.decision);
-  // All layers cut the rows of this one, so no layer pads again.
+  // All layers use this layer's rows, so no layer pads again.
   if (decided.shape.rounding == Rounding::lcm) decided.shape.row_multiple = padded_rows(decided.shape);
   const LayerPricer decided_pricer(pricer.profile(), decided.shape, pricer.options());
-  check_size(planned, decided, layer.decision.degree_forward, 1);  // before a search over all layers
+  check_size(planned, decided, layer.decision.degree_forward, 1);  // before the search over all layers
   ModelDecision& decision = result.decision;
   decision.degree_forward = layer.decision.degree_forward;
   decision.degree_backward = layer.decision.degree_backward;
@@ -381,7 +382,7 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   }
   result.plan.schedule = schedule.name;
   set_times(seconds, pricer.profile(), result);
-  // The bound holds for all degrees, because padding only adds rows.
+  // A bound without padding holds for all degrees, because padding only adds rows.
   LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;
   const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
@@ -399,13 +400,13 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
 
 }  // namespace moe
 
-// Decides `exact` under contention: paths are not straight there, so decisions from several starting points are
-// replayed, and the best of them is improved until no small move helps.
+// Strategy `exact` under contention: the times of paths don't add up there, so decisions from several starting points
+// are replayed, and the best of them is improved until no small move helps.
 
 namespace moe::search {
 namespace {
 
-constexpr int kGrains = 32;                     // of the model's gradients, in the dynamic program
+constexpr int kGrains = 32;                     // grains into which the dynamic program divides the model's gradients
 constexpr int64_t kReplayedTasks = 40'000'000;  // limit of the descent's effort: 1 to 2 seconds
 
 bool same(const BackwardOption& a, const BackwardOption& b) { return a.degree == b.degree && a.order == b.order; }
@@ -416,7 +417,7 @@ void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   options.push_back(option);
 }
 
-// Returns the degree whose backward with these slices is the fastest.
+// Returns the degree whose backward is fastest with these slices.
 int best_degree(const ModelQuestion& asked, const std::vector<int>& tried, const PhaseBound& bound, int fixed,
                 const LayerSlices& slices) {
   int best = std::max(fixed, 1);
@@ -432,7 +433,7 @@ int best_degree(const ModelQuestion& asked, const std::vector<int>& tried, const
   return best;
 }
 
-// Returns the option with the order of its lanes, its own or one of `orders`, that is the fastest with these slices.
+// Returns the option with the lane order that is fastest with these slices: its own order or one of `orders`.
 BackwardOption best_ordered(const ModelQuestion& asked, BackwardOption option, const std::vector<LaneOrder>& orders,
                             const LayerSlices& slices) {
   double least_s = asked.layer.backward_with(option, slices);
@@ -446,7 +447,7 @@ BackwardOption best_ordered(const ModelQuestion& asked, BackwardOption option, c
   return option;
 }
 
-// Returns the best backwards for several ways to send a layer's gradients, and their neighbours.
+// Returns the best backwards for several ways to send a layer's gradients, and those with neighbouring degrees.
 std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
   const Schedule& schedule = asked.schedule();
   const LayerPricer& pricer = asked.pricer();
@@ -495,8 +496,8 @@ PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector
   return stage_problem(asked, layers, 0);
 }
 
-// Returns starting points for the descent: the steady state of one layer in all layers; the best decision without
-// contention; and dynamic programming over replays of single layers, which ignores tasks that run on into the next
+// Returns starting points for the descent: one layer's steady state repeated in all layers; the best decision without
+// contention; and the result of dynamic programming over replays of single layers, which ignores overlap with the next
 // layer.
 std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
                                             const std::vector<BackwardOption>& options, const Decision& layer,

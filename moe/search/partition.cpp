@@ -74,27 +74,27 @@ Partition partition_none(const PartitionProblem& problem) {
 
 // The exact partition of gradients over a model's layers (FSMoE, section 5, solved without its heuristics).
 //
-// Idea: dynamic programming over layers in backward order. A state is the number of gradient bytes that wait before a
-// layer, with the least cost of the layers before it; a layer's curve f(z) is the cost of sending z of them.
-// Invariant: states have exact bytes and exact costs. Grains only limit their number: of the states in one grain, the
-// cheapest stays, and the one whose waiting bytes can cost least later. So the result is at most one grain's bytes per
-// layer away from the best, and every cost is that of a replay.
-// Dropped: a state that another one beats for any costs of the layers to come (`undominated`).
+// Idea: dynamic programming over layers in backward order. A state is a number of gradient bytes that wait before a
+// layer, with the least cost of the previous layers; a layer's curve f(z) is the cost of sending z of these bytes.
+// Invariant: states have exact bytes and exact costs. Grains only limit their number: of the states in one grain, two
+// are kept, the cheapest and the one with the smallest cost plus largest possible later cost of its waiting bytes. So
+// the result is at most one grain's bytes per layer away from the best, and every cost is that of a replay. States that
+// another state beats for all possible costs of later layers are dropped (`undominated`).
 
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kTie = 1e-12;  // relative to the cost: smaller differences are rounding
+constexpr double kTie = 1e-12;  // smaller relative differences of costs are rounding errors
 
 struct Split {
   LayerSlices slices;
   double seconds = kInfinity;
 };
 
-// f(z) of one layer: its least seconds over all sizes of both slices with z bytes in total.
+// The curve f(z) of one layer: its least seconds over all sizes of its two slices with z bytes in total.
 class LayerCurve {
  public:
-  // Tabulates f where it may bend and at every grain, up to the last size that can matter.
+  // Tabulates f at its possible bends and at every grain, up to the largest useful size.
   LayerCurve(const PartitionProblem& problem, size_t layer, search::PartitionSearch& search, int64_t grain,
              int64_t most)
       : of_(problem.layers[layer]), layer_(layer), element_(problem.element_bytes), grain_(grain), search_(search) {
@@ -109,16 +109,16 @@ class LayerCurve {
     const int64_t last = of_.bends_known && problem.is_straight ? std::min(std::ranges::max(bytes_), most) : most;
     std::erase_if(bytes_, [last](int64_t bytes) { return bytes >= last; });
     for (int64_t bytes = 0; bytes < last; bytes += grain_) bytes_.push_back(bytes);
-    bytes_.insert(bytes_.end(), {last, last + grain_});  // the second one gives the slope beyond
+    bytes_.insert(bytes_.end(), {last, last + grain_});  // the second point gives the slope beyond
     std::ranges::sort(bytes_);
     bytes_.erase(std::unique(bytes_.begin(), bytes_.end()), bytes_.end());
     for (const int64_t bytes : bytes_) seconds_.push_back(split(bytes).seconds);
-    // If a point costs no more than the previous one, the previous one is useless, because sending more leaves less.
+    // A point is useless if the next one costs no more, because sending more leaves fewer bytes.
     for (size_t k = 0; k + 1 < bytes_.size(); ++k)
       if (seconds_[k] < seconds_[k + 1] * (1 - kTie)) worthwhile_.push_back(k);
   }
 
-  /// Returns the points that are worth trying, ascending.
+  /// Returns the useful points, ascending.
   const std::vector<size_t>& worthwhile() const { return worthwhile_; }
   int64_t bytes(size_t point) const { return bytes_[point]; }
   double seconds(size_t point) const { return seconds_[point]; }
@@ -131,8 +131,8 @@ class LayerCurve {
     return seconds_[k - 1] + share * (seconds_[k] - seconds_[k - 1]);
   }
 
-  /// Returns the best way to send `bytes` bytes: along x + y = z, the seconds bend where either slice is at one of its
-  /// own bends.
+  /// Returns the best slices x + y = `bytes`. Along this line the seconds bend where either slice is at one of its
+  /// bends, so only these are tried.
   Split split(int64_t bytes) {
     Split best;
     const auto offer = [&](int64_t moe_bytes) {
@@ -148,7 +148,7 @@ class LayerCurve {
     }
     for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
     for (const int64_t bend : of_.moe_bends)
-      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // bends may be inside an element
+      for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // a bend may not be a whole element
     for (const int64_t bend : of_.dense_bends)
       for (const int64_t dense_bytes : {bend, bend + element_}) offer(bytes - dense_bytes);
     return best;
@@ -164,11 +164,11 @@ class LayerCurve {
   std::vector<size_t> worthwhile_;
 };
 
-// A way to reach a layer with `waiting` bytes that wait.
+// A state before a layer, in which `waiting` bytes wait.
 struct State {
-  int64_t waiting = 0, sent = 0;  // sent: by the layer before
-  double cost = kInfinity;        // of the layers before
-  uint32_t from = 0;              // index of the state before
+  int64_t waiting = 0, sent = 0;  // sent: bytes that the previous layer sent
+  double cost = kInfinity;        // cost of the previous layers
+  uint32_t from = 0;              // index of the state before the previous layer
 };
 
 class ExactSearch {
@@ -212,7 +212,7 @@ class ExactSearch {
     return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
   }
 
-  // Returns the cost plus the most that its waiting bytes can cost in the tail.
+  // Returns the cost plus the largest possible cost of the waiting bytes, in the tail.
   double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
 
   void offer(const State& s) {
@@ -238,7 +238,7 @@ class ExactSearch {
     return undominated();
   }
 
-  // Returns the states that no other state certainly beats, in ascending order of waiting bytes.
+  // Returns the states that no other state is certain to beat, by ascending waiting bytes.
   std::vector<State> undominated() {
     std::vector<State> kept;
     double least = kInfinity;
@@ -247,7 +247,8 @@ class ExactSearch {
       least = s.cost;
       kept.push_back(s);
     };
-    for (size_t g = 0; g < cheapest_.size(); ++g) {  // within a grain, `promising` never has more bytes
+    // In each grain, `promising_` never has more waiting bytes than `cheapest_`.
+    for (size_t g = 0; g < cheapest_.size(); ++g) {
       if (promising_[g].waiting < cheapest_[g].waiting) keep(promising_[g]);
       if (cheapest_[g].cost < kInfinity) keep(cheapest_[g]);
     }
@@ -265,13 +266,14 @@ class ExactSearch {
   search::PartitionSearch& search_;
   int64_t grain_;
   double per_grain_;
-  double steepest_ = 0;      // the most seconds that one more byte in the tail costs
-  double tail_start_s_ = 0;  // seconds to start a tail, if there may be none
+  double steepest_ = 0;      // largest cost in seconds of one more byte in the tail
+  double tail_start_s_ = 0;  // start-up seconds of a tail, if there may be no tail
   std::map<std::string, LayerCurve> curves_;
-  std::vector<State> cheapest_, promising_;  // by grain of waiting bytes
+  std::vector<State> cheapest_, promising_;  // for each grain of waiting bytes
 };
 
-// Returns the default grain: 1 MiB, or more to limit the states (layers x grains) and, if AllReduce bends, the prices.
+// Returns the default grain: 1 MiB, or more to limit the number of states (layers x grains) and, if AllReduce is not
+// linear, of priced sizes.
 int64_t grain_of(const PartitionProblem& problem) {
   constexpr int64_t kMostStates = int64_t{1} << 26, kMostPriced = int64_t{1} << 13;
   int64_t most = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
@@ -291,11 +293,12 @@ Partition partition_exact(const PartitionProblem& problem, ExactPartition option
   return search.finish(ExactSearch(problem, options, search).best());
 }
 
-// Runs FSMoE's two steps (sections 5.2 and 5.3).
+// FSMoE's two steps (sections 5.2 and 5.3).
 
 namespace {
 
-// Returns the most of `waiting` bytes whose AllReduce takes at most `window_s`: g_inv, in whole elements.
+// Returns the largest number of the `waiting` bytes, in whole elements, whose AllReduce takes at most `window_s`
+// (FSMoE's g_inv).
 int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t waiting) {
   int64_t most = 0, too_long = waiting / problem.element_bytes + 1;  // elements
   while (too_long - most > 1) {
@@ -305,7 +308,8 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
   return most * problem.element_bytes;
 }
 
-// Step 2's variables as shares in [0, 1], one for each layer with a choice.
+// Step 2 as a function of variables in [0, 1]: for each layer with a choice, the share of the spare bytes that it
+// sends.
 class Step2 {
  public:
   Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)
@@ -352,7 +356,7 @@ class Step2 {
   const PartitionProblem& problem_;
   const Partition& first_;
   search::PartitionSearch& search_;
-  std::vector<int64_t> spare_;  // by layer: waiting bytes after it that no later window of step 1 needs
+  std::vector<int64_t> spare_;  // for each layer: waiting bytes that no later window of step 1 needs
   int dimensions_ = 0;
 };
 

@@ -15,9 +15,9 @@ LayerResult exact(LayerSearch& search, const Schedule& schedule, const LayerPric
   return search.tune(schedule, pricer);
 }
 
-// Returns the bytes of section 5 for one layer in the steady state: of the gradients that wait when its backward
-// begins, first those that the dense part hides go beside it, then those that the MoE part hides go into it, and step 2
-// puts more into the MoE part as long as that is cheaper than sending them separately.
+// Returns the bytes in the MoE part by section 5 for one layer in the steady state. Of the gradients that wait when its
+// backward begins, the dense part first takes those that it hides, then the MoE part those that it hides, and step 2
+// puts more into the MoE part if that is cheaper than sending them separately.
 int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
   const int64_t all = pricer.gradient_bytes();
   if (!pricer.has(GroupKind::dp) || all == 0) return 0;
@@ -67,7 +67,7 @@ LayerResult snapped(LayerSearch& search, const Schedule& schedule, const LayerPr
   return by_algorithm1(search, schedule, pricer, DegreeRounding::powers_of_two);
 }
 
-// Searches the degree and the share of gradients together, as a point of the unit square.
+// Searches r_b and the share of gradients in the MoE part together, as a point of the unit square.
 LayerResult evolution(LayerSearch& search, const Schedule& schedule, const LayerPricer& pricer) {
   LayerResult best = search.tune(schedule, pricer, {0, 1});
   const int most = largest_degree(pricer);

@@ -1,6 +1,6 @@
 #pragma once
-// FSMoE's own ways to decide a layer's degrees and split, in addition to the exact search. Each result is replayed like
-// any decision, so that its loss can be reported.
+// Strategies for deciding a layer's degrees and gradient split: the exact search, and FSMoE's own methods. All results
+// are replayed, so the loss against the exact search can be reported.
 #include <span>
 #include <string_view>
 

@@ -25,7 +25,7 @@
 namespace moe {
 namespace {
 
-using Lists = std::vector<std::vector<int>>;  // by task
+using Lists = std::vector<std::vector<int>>;  // for each task, a list of tasks
 
 Lists reversed(const Lists& lists) {
   Lists result(lists.size());
@@ -34,7 +34,7 @@ Lists reversed(const Lists& lists) {
   return result;
 }
 
-// Lists of tasks by task, of which each has only the tasks that are `ordered`, one list behind another.
+// For each task, those of its list's tasks that are `ordered`. All lists share one array.
 class OrderedLists {
  public:
   OrderedLists() = default;
@@ -62,15 +62,15 @@ class OrderedLists {
 
 bool is_weight_half(const Task& task) { return operation_of(task.kind) == TaskOperation::compute_dw; }
 
-// Returns whether a task may add to gradients of weights. Norms belong to the neighbouring task; a norm after the MoE
-// part belongs to the task that restores the rows' order.
+// Returns whether a task may add to gradients of weights. A norm is part of the task next to it; a norm after the MoE
+// part is part of i_order.
 bool adds_gradients(const Task& task, Norm norm) {
   const bool moves_rows = task.kind == TaskKind::order || (task.kind == TaskKind::i_order && !is_post(norm));
   return task.phase == Phase::backward && task.group == GroupKind::none && !moves_rows &&
          task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
 }
 
-// The gradients that one slice of the base plan sends.
+// The gradients of one slice of the base plan.
 struct Unit {
   int task = -1;
   GradientSlice slice;
@@ -78,14 +78,16 @@ struct Unit {
   int64_t bytes() const { return slice.bytes(); }
 };
 
-// Returns the least seconds of the sums of experts' gradients over EDP, however the bytes are cut.
+// Returns a lower bound on the seconds of sums of experts' gradients over EDP with `bytes` bytes, for all ways to cut
+// them.
 double least_expert_sums_s(const LayerPricer& pricer, int64_t bytes) {
   const auto all = static_cast<double>(bytes);
   const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, all);
   return curve ? curve->in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
 }
 
-// Gradients that the same ranks sum, in the order of sending: of the dense parts over DP, or of experts over EDP.
+// The gradients that are summed over the same ranks, in the order of sending: those of the dense parts over DP, or of
+// experts over EDP.
 struct Stream {
   TaskKind kind = TaskKind::gradient;
   int lane = -1;
@@ -95,14 +97,14 @@ struct Stream {
     if (kind == TaskKind::gradient) return pricer.gradient_seconds(bytes);
     return step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
   }
-  // Returns the least seconds, however the bytes are cut.
+  // Returns a lower bound on the seconds of `bytes` bytes, for all ways to cut them.
   double least_seconds(const LayerPricer& pricer, int64_t bytes) const {
     return kind == TaskKind::gradient ? pricer.gradient_seconds_in_parts(bytes) : least_expert_sums_s(pricer, bytes);
   }
 };
 
-// Returns whether a task must wait for `before`, which it follows in the base plan. A pass does not wait for the weight
-// gradients of the layer before it, nor a stage's receive for the pass before it.
+// Returns whether a task that waits for `before` in the base plan must do so in every order. A pass need not wait for
+// the weight gradients of the previous layer, and a receive need not wait for the stage's previous pass.
 bool waits_in_any_order(const Task& task, const Task& before) {
   if (is_of_layer(task.kind)) return before.kind != TaskKind::attention_dw;
   return task.kind != TaskKind::recv || part_of(before.kind) == TaskPart::stages;
@@ -113,12 +115,12 @@ struct Pass {
   int micro_batch, layer;
 };
 
-// The first tasks, last tasks and weight halves of a layer's pass over a micro-batch.
+// The first tasks, the last tasks and the halves for weight gradients of a layer's pass over a micro-batch.
 struct PassTasks {
   std::vector<int> begins, ends, weights;
 };
 
-// The cells (a layer of a micro-batch) of a stage's passes, in the base plan's order.
+// The passes of a stage in the base plan's order, as cells: a cell is a pair of layer and micro-batch.
 struct StagePasses {
   std::vector<size_t> forwards, backwards;
 };
@@ -154,8 +156,8 @@ bool in_same_pass(const Task& a, const Task& b) {
          a.micro_batch == b.micro_batch;
 }
 
-// The tasks of an iteration and the tasks that each waits for in any order of lanes. In `base`, passes follow each
-// other and each layer's gradients are sent in slices of their own.
+// The tasks of an iteration, with the dependencies that hold in every order. In `base`, passes follow each other, and
+// each layer's gradients have their own slices.
 struct Iteration {
   Iteration(const Plan& plan, const LayerPricer& pricer, int keep, IterationOrder order);
 
@@ -166,11 +168,11 @@ struct Iteration {
   const Plan& base;
   std::vector<double> seconds;                 // by task
   std::vector<int> lanes;                      // by task
-  Lists after, before;                         // the tasks that each waits for; the tasks that wait for each
-  OrderedLists ordered_after, ordered_before;  // of these, the ordered ones
-  std::vector<Stream> streams;                 // gradients, whose units are sent where there is room
-  std::vector<bool> ordered;                   // false: a unit, or a task that waits for one
-  std::vector<double> behind_s;                // least seconds of units after the tasks that make them
+  Lists after, before;                         // for each task: the tasks that it waits for; those that wait for it
+  OrderedLists ordered_after, ordered_before;  // the ordered tasks in these lists
+  std::vector<Stream> streams;                 // gradients, which Filler places between the ordered tasks
+  std::vector<bool> ordered;                   // false for a task that sends a unit or waits for one
+  std::vector<double> behind_s;                // for each task, lower bound on the seconds of units after it
 
  private:
   void add_unit(const Task& sends);
@@ -185,7 +187,7 @@ struct Iteration {
 
 using Turn = std::vector<Pass>;
 
-// Returns the passes of a phase of a micro-batch in order.
+// Returns the passes of one phase of one micro-batch, in order.
 Turn passes_of(Phase phase, int micro_batch, int layers) {
   Turn passes;
   for (int i = 0; i < layers; ++i) passes.push_back({phase, micro_batch, phase == Phase::forward ? i : layers - 1 - i});
@@ -265,7 +267,8 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
   ordered_before = OrderedLists(before, ordered);
 }
 
-// The base plan orders a unit only after makers on its lane, but every micro-batch makes its gradients.
+// Adds a unit with all of its makers: in the base plan it waits only for some of them, but every micro-batch
+// contributes.
 void Iteration::add_unit(const Task& sends) {
   Unit unit{sends.id, base.slices[sends.slice], sends.after};
   int64_t left = unit.slice.end;  // counted from the start of the loop's current gradient
@@ -288,7 +291,8 @@ Passes Iteration::passes() const {
   Passes all(base);
   std::vector<bool> leads_on(tasks().size());
   for (const Task& task : tasks()) {
-    if (task.kind == TaskKind::recv) all.of(task).begins.push_back(task.id);  // it needs memory
+    // A receive needs memory, like the first task of a pass.
+    if (task.kind == TaskKind::recv) all.of(task).begins.push_back(task.id);
     if (!is_of_layer(task.kind)) continue;
     bool begins = true;
     for (const int other : after[task.id])
@@ -305,7 +309,7 @@ Passes Iteration::passes() const {
   return all;
 }
 
-// A stage keeps the activations of at most `keep` passes, and the inputs of few weight halves.
+// Adds dependencies so that a stage keeps the activations of at most `keep` passes, and few inputs of weight halves.
 void Iteration::limit_memory(const Passes& all, int keep) {
   const StageSplit split = base.split();
   for (int s = 0; s < split.stages; ++s) {
@@ -323,7 +327,7 @@ void Iteration::limit_memory(const Passes& all, int keep) {
 }
 
 void Iteration::order_turns(const Passes& all, IterationOrder order) {
-  std::vector<int> last_ends;  // of the previous turn
+  std::vector<int> last_ends;  // last tasks of the previous turn
   for (const Turn& turn : turns_of(order, base.layers, base.micro_batches)) {
     std::vector<int> ends;
     for (const Pass& member : turn) {
@@ -347,7 +351,7 @@ void Iteration::add_sums() {
 struct Order {
   std::vector<int> tasks;     // in the order of their starts
   std::vector<double> end_s;  // by task
-  double seconds = 0;         // including the units that are sent after their makers
+  double seconds = 0;         // includes units sent after their makers
 
   void add(const Iteration& iteration, int task, double end, bool backwards) {
     tasks.push_back(task);
@@ -356,7 +360,7 @@ struct Order {
   }
 };
 
-// A task that waits for nothing any more, in the order of urgency, then of ids.
+// A task that waits for no other task, ordered by urgency, then by id: the smaller id is more urgent.
 struct Ready {
   double urgency;
   int task;
@@ -365,7 +369,7 @@ struct Ready {
   }
 };
 
-// Whenever a lane is free, runs the ready task with the largest urgency.
+// List scheduling: whenever a lane is free, it runs the ready task with the largest urgency.
 class ListSchedule {
  public:
   ListSchedule(const Iteration& iteration, const std::vector<double>& urgency)
@@ -419,9 +423,10 @@ class ListSchedule {
   Order order_;
 };
 
-// Places tasks by urgency, each as early as its inputs and its lane allow, even before tasks that are already placed: a
-// lane may be idle although a task is ready, which helps if tasks have very different lengths. Backwards in time, a
-// task waits for all tasks that wait for it, and for the units that it makes.
+// Serial scheduling: places tasks in the order of urgency, each as early as its inputs and its lane allow, even before
+// tasks that are already placed. A lane may then be idle although a task is ready, which helps if tasks have very
+// different lengths. If `backwards`, time is reversed: a task waits for all tasks that wait for it, and for the units
+// that it makes.
 class SerialSchedule {
  public:
   SerialSchedule(const Iteration& iteration, const std::vector<double>& urgency, bool backwards)
@@ -476,11 +481,11 @@ class SerialSchedule {
   Order order_;
 };
 
-// Returns, by task, the seconds of the task and of the longest chain after it.
+// Returns, for each task, its seconds plus those of the longest chain of tasks after it.
 std::vector<double> tails(const Iteration& iteration) {
   const size_t n = iteration.tasks().size();
   std::vector<double> tail_s(iteration.behind_s);
-  std::vector<int> waiting(n), done;  // forwards may wait for backwards, so ids are not in order
+  std::vector<int> waiting(n), done;  // because forwards may wait for backwards, ids are not a topological order
   for (size_t id = 0; id < n; ++id) {
     waiting[id] = static_cast<int>(iteration.before[id].size());
     if (waiting[id] == 0) done.push_back(static_cast<int>(id));
@@ -496,7 +501,8 @@ std::vector<double> tails(const Iteration& iteration) {
   return tail_s;
 }
 
-// Justifies an order to the right and to the left, as long as it gets shorter.
+// Repeats forward-backward improvement while the order gets shorter: all tasks are moved as late as possible, then as
+// early as possible.
 Order justified(const Iteration& iteration, Order order) {
   while (true) {
     const SerialSchedule right(iteration, order.end_s, true);
@@ -506,7 +512,7 @@ Order justified(const Iteration& iteration, Order order) {
   }
 }
 
-// Returns urgencies, at most `most_s`, that follow the order of the base plan.
+// Returns urgencies that give the order of the base plan; the largest is `most_s`.
 std::vector<double> by_place(const Iteration& iteration, double most_s) {
   std::vector<double> urgency(iteration.tasks().size());
   for (size_t id = 0; id < urgency.size(); ++id)
@@ -514,9 +520,9 @@ std::vector<double> by_place(const Iteration& iteration, double most_s) {
   return urgency;
 }
 
-// Orders tasks by the longest tail, gradients of weights last. `draws`: number of other orders, with randomly
-// lengthened tails, every fourth without the rule for weights. With stages, the longest tail would run too far ahead in
-// the first ones, so the base plan's order is tried too, with draws around it.
+// Returns the best of several orders: by the longest tail with weight gradients last, and `draws` orders with randomly
+// lengthened tails, every fourth without the rule for weight gradients. With several stages, the longest tail would run
+// too far ahead on the first stages, so the base plan's order and random variations of it are tried too.
 Order best_order(const Iteration& iteration, int draws) {
   const std::vector<double> tail_s = tails(iteration);
   const double longest_s = *std::ranges::max_element(tail_s);
@@ -539,7 +545,7 @@ Order best_order(const Iteration& iteration, int draws) {
   return best;
 }
 
-// A task in issue order, or a slice of a stream.
+// One element of the new issue order: a task, or a slice of a stream (task -1).
 struct Step {
   int task = -1;
   size_t stream = 0;
@@ -550,7 +556,7 @@ struct Filled {
   double seconds = 0;
 };
 
-// Places gradient bytes between the tasks of their lanes, when these are idle or their tasks can wait.
+// Places gradient bytes between the tasks of their lanes, where a lane is idle or its next task can wait.
 class Filler {
  public:
   Filler(const Iteration& iteration, const Order& order, const LayerPricer& pricer)
@@ -560,8 +566,8 @@ class Filler {
         for (const int maker : it_.streams[s].units[u].makers) makes_[maker].emplace_back(s, u);
   }
 
-  // First sends bytes only when a lane is idle. Then sends as many as the lane's next task can wait for if everything
-  // ends by a target time, which is bisected between the order's own end and the best end so far.
+  // First sends bytes only while a lane is idle. Then also delays tasks as far as a target time for the end allows; the
+  // target is bisected between the order's end without gradients and the best end so far.
   Filled best() const {
     Filled best = fill(std::nullopt);
     double low_s = order_.seconds, high_s = best.seconds;
@@ -576,19 +582,20 @@ class Filler {
 
  private:
   static constexpr int kHalvings = 12;
-  static constexpr double kLeast = 2;  // least seconds of a cut slice, in multiples of an element's seconds
+  // A slice that is cut from a unit must take this many times the seconds of one element.
+  static constexpr double kLeast = 2;
 
-  // The state of sending a stream.
+  // The progress of sending a stream.
   struct Sent {
-    std::vector<size_t> to_come;  // by unit: makers that have not run
-    std::vector<double> made_s;   // by unit: the end of the last maker
+    std::vector<size_t> to_come;  // for each unit: makers that have not run yet
+    std::vector<double> made_s;   // for each unit: the end of its last maker
     size_t unit = 0;              // the first unit that is not completely sent
     int64_t unit_begin = 0, bytes = 0;
     bool is_ready() const { return unit < to_come.size() && to_come[unit] == 0; }
   };
   struct State {
     std::vector<double> lane_end_s;
-    std::vector<Sent> sent;  // by stream
+    std::vector<Sent> sent;  // for each stream
     Filled filled;
   };
 
@@ -603,7 +610,7 @@ class Filler {
     return state;
   }
 
-  // Returns the latest start of each task such that everything ends by `target_s`.
+  // Returns the latest start of each task with which everything ends by `target_s`.
   std::vector<double> latest_begins(double target_s) const {
     std::vector<double> latest(it_.tasks().size());
     std::vector<double> of_lane(it_.base.structure->lanes.size(), target_s);
@@ -617,7 +624,8 @@ class Filler {
     return latest;
   }
 
-  // `target_s`: when the lanes' tasks must have ended, so how long they may wait; none: they start as soon as possible.
+  // Runs the order and sends gradients. `target_s`: the time by which all tasks must end, which says how long they may
+  // be delayed; empty: tasks are not delayed.
   Filled fill(std::optional<double> target_s) const {
     const std::vector<double> latest = target_s ? latest_begins(*target_s) : std::vector<double>(it_.tasks().size());
     State state = begun();
@@ -642,7 +650,8 @@ class Filler {
     return std::move(state.filled);
   }
 
-  // Sends on a lane the gradients that are made and end by `limit_s`, from the stream that can begin first.
+  // Sends gradients that exist on a lane, as long as they end by `limit_s`; of several streams, the one that can begin
+  // first comes first.
   void send(int lane, double limit_s, State& state) const {
     const double& lane_end_s = state.lane_end_s[lane];
     while (true) {
@@ -658,7 +667,7 @@ class Filler {
     }
   }
 
-  // Sends as much of a stream as fits: a part of a unit, or the rest of one and units after it. Returns false if
+  // Sends as much of a stream as fits: a part of a unit, or the rest of a unit and the units after it. Returns false if
   // nothing fits.
   bool send_of(size_t s, double begin_s, double limit_s, State& state) const {
     const Stream& stream = it_.streams[s];
@@ -676,7 +685,8 @@ class Filler {
     return true;
   }
 
-  // Returns the whole elements' bytes that take at most `seconds`; 0 if they are too few for a slice.
+  // Returns the largest number of bytes, in whole elements, that take at most `seconds`; 0 if that is too small for a
+  // slice.
   int64_t fitting(const Stream& stream, int64_t bytes, double seconds) const {
     if (stream.seconds(pricer_, bytes) <= seconds) return bytes;
     if (kLeast * stream.seconds(pricer_, element_) > seconds) return 0;
@@ -692,10 +702,10 @@ class Filler {
   const Order& order_;
   const LayerPricer& pricer_;
   int64_t element_;
-  std::map<int, std::vector<std::pair<size_t, size_t>>> makes_;  // by task: the streams and units that it makes
+  std::map<int, std::vector<std::pair<size_t, size_t>>> makes_;  // for each task: the streams and units that it makes
 };
 
-// Writes the base plan's tasks in another order, with other slices of its gradients.
+// Writes a plan with the base plan's tasks in another order and with other slices of its gradients.
 class Rewriter {
  public:
   explicit Rewriter(const Iteration& iteration) : it_(iteration), new_ids_(iteration.tasks().size()) {
@@ -739,7 +749,8 @@ class Rewriter {
     return structure_->tasks.emplace_back(std::move(task));
   }
 
-  // A slice waits for the makers of all units from which it has bytes, and replaces each of these units.
+  // Adds a slice. It waits for the makers of all units from which it has bytes; tasks that waited for one of these
+  // units wait for it.
   void push_slice(const Step& step, Plan& plan) {
     std::vector<const Unit*> units;
     std::vector<int> makers;
@@ -764,10 +775,11 @@ class Rewriter {
 
   const Iteration& it_;
   std::shared_ptr<Structure> structure_ = std::make_shared<Structure>();
-  Lists new_ids_;  // by the base plan's id
+  Lists new_ids_;  // for each id of the base plan, the new ids
 };
 
-// Returns consecutive passes, those of several stages in the order of 1F1B, with each layer's gradients in a slice.
+// Returns the base plan: passes follow each other (with several stages, in the order of 1F1B), and each layer's
+// gradients have their own slices.
 Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   ModelShape decided = model;
   decided.order = model.shape.parallel.pp > 1 ? PipelineOrder::one_f_one_b : PipelineOrder::gpipe;
@@ -777,7 +789,7 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
   return timed_model_plan(kWave, decided, wave_decision(model, degrees));
 }
 
-/// The range of degrees that are tried in a phase.
+/// The range of degrees to try in a phase.
 struct DegreeRange {
   int first = 1, most = 1;
 };
@@ -792,11 +804,11 @@ DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) 
   return {tried(choice.forward), tried(choice.backward)};
 }
 
-/// Lower bounds on the time of passes: the work of each lane, and the chain of tasks that wait for each other.
+/// Lower bounds on the seconds of passes: the work of each lane, and the chain of dependent tasks.
 struct Load {
   std::vector<double> busy_s;  // by lane
   double chain_s = 0;
-  double halves_s = 0;  // work of the compute lane that no other pass waits for
+  double halves_s = 0;  // work on the compute lane that no other pass waits for
 
   void add(const Load& other, double times = 1) {
     for (size_t lane = 0; lane < busy_s.size(); ++lane) busy_s[lane] += times * other.busy_s[lane];
@@ -810,15 +822,16 @@ struct Load {
   }
 };
 
-/// The step of an iteration, after its passes. Tasks that wait for gradients' sums come after all passes on their lane.
+/// The seconds of an iteration's step, after its passes. Tasks that wait for sums of gradients follow all passes on
+/// their lane.
 struct StepLoad {
   StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const ModelShape& model, int stage, size_t lanes);
 
   std::vector<double> sums_s, gathers_s;  // by lane
-  std::vector<double> head_sums_s;        // may be sent at any time
-  double optimizers_s = 0, first_s = 0;   // of all, and of the shortest
-  bool waits = false;                     // optimizers wait for sums, or for all passes
-  /// Returns the seconds after the last computation of the passes.
+  std::vector<double> head_sums_s;        // sums of the head's gradients, which may be sent at any time
+  double optimizers_s = 0, first_s = 0;   // all optimizer tasks; the shortest one
+  bool waits = false;                     // optimizer tasks wait for sums, or for all passes
+  /// Returns the least seconds of the step after the passes' last computation.
   double behind_s() const {
     return waits ? std::max(optimizers_s, first_s + *std::ranges::max_element(gathers_s)) : optimizers_s;
   }
@@ -886,14 +899,14 @@ class LayerLoads {
         set_loads(*pricers[kind], is_dense(kind) ? DegreeRanges{{{{1, 1}, {1, 1}}}} : ranges, kinds[kind]);
   }
 
-  // Loads of a layer's passes by phase and degree, with the minimum over degrees at 0; the least seconds before a
-  // lane's tasks in a forward, and after those in a backward.
+  // loads: for each phase and degree; degree 0 is the minimum over all degrees. outside_s: for each lane, the least
+  // seconds before its tasks in a forward, and after them in a backward.
   struct Layer {
     EnumArray<Phase, std::map<int, Load>, kPhases> loads;
     EnumArray<Phase, std::vector<double>, kPhases> outside_s;
   };
 
-  const LayerPricer* const dense;  // null: all layers have experts
+  const LayerPricer* const dense;  // null: no layer is dense
   const size_t lanes;
   EnumArray<LayerKind, Layer, kLayerKinds> kinds;
 
@@ -903,9 +916,9 @@ class LayerLoads {
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       const BoundShape& shape = shapes.get(kWave, pricer.outline(), phase);
       BoundShape chain = shape;
-      chain.weights.clear();  // the chain does not wait for these halves
+      chain.weights.clear();  // the chain does not wait for the weight halves
       chain.beside_sum.clear();
-      chain.shared.clear();  // its bound holds for the lanes of the schedule's own order
+      chain.shared.clear();  // its bound assumes the schedule's own order of lanes
       const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
       layer.outside_s[phase].assign(lanes, std::numeric_limits<double>::infinity());
       for (int r = ranges[phase].first; r <= ranges[phase].most; ++r) {
@@ -925,8 +938,8 @@ class LayerLoads {
 };
 
 /// Lower bounds on a stage's part of an iteration: each lane's work, with the least seconds before its first task and
-/// after its last one; and chains of tasks that follow each other within a micro-batch, from one to the next if memory
-/// or turns force it, and in the step.
+/// after its last one; and chains of dependent tasks within a micro-batch, across micro-batches if memory or turns
+/// order them, and in the step.
 class StageBound {
  public:
   /// `loads` must outlive the object.
@@ -952,9 +965,10 @@ class StageBound {
       for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) least_s = std::min(least_s, seconds({0, f, b, 0}));
     return least_s;
   }
-  /// Returns the bound for these degrees, where 0 means any degree.
+  /// Returns the bound for these degrees; 0: all degrees.
   double seconds(const WaveDegrees& degrees) const;
-  /// Returns the seconds of passes in layers before the stage's first, which precede its first task or follow its last.
+  /// Returns the least seconds of passes through the layers of earlier stages, which precede the stage's first task in
+  /// a forward and follow its last task in a backward.
   double before_s(Phase phase, int degree) const {
     double seconds = 0;
     for (int layer = 0; layer < layers_.front(); ++layer) seconds += load(layer, phase, degree).chain_s;
@@ -967,14 +981,15 @@ class StageBound {
     return loads_.kinds[kind].loads[phase].at(is_dense(kind) ? 0 : degree);
   }
 
-  // Returns the load of all of the stage's layers in a phase of a micro-batch.
+  // Returns the load of all layers of the stage in one phase of one micro-batch.
   Load all_layers(Phase phase, int degree) const {
     Load sum{std::vector<double>(lanes_)};
     for (const int layer : layers_) sum.add(load(layer, phase, degree));
     return sum;
   }
 
-  // Returns, by lane, the least seconds before its first task or after its last, in the first layer that uses the lane.
+  // Returns, for each lane, the least seconds before its first task or after its last one, up to the first layer that
+  // uses it.
   std::vector<double> outside_s(Phase phase) const {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
@@ -989,12 +1004,12 @@ class StageBound {
     return outside_s;
   }
 
-  // Returns the least seconds between a micro-batch's last forward and the next one's, or between their first
-  // backwards, if memory makes forwards wait for backwards: from the i-th backward on to the forward that waits for
-  // it.
+  // Returns a lower bound on the seconds from one micro-batch's last forward to the next one's, if memory makes
+  // forwards wait for backwards: the largest sum of the backwards up to the i-th, and of the forwards from the one that
+  // waits for it.
   double micro_batch_s(const WaveDegrees& degrees) const {
     const auto layers = static_cast<int>(std::ssize(layers_));
-    const int ahead = keep_ - layers;  // layers of the next micro-batch whose forwards need not wait
+    const int ahead = keep_ - layers;  // number of the next micro-batch's forwards that need not wait
     std::vector<double> forwards_s(static_cast<size_t>(layers) + 1);
     for (int i = layers; i-- > 0;)
       forwards_s[i] = forwards_s[i + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
@@ -1006,7 +1021,8 @@ class StageBound {
     return most_s;
   }
 
-  // Returns when the first gradient can be sent: after all forwards, and after the backwards that these wait for.
+  // Returns a lower bound on the time at which the first gradient can be sent: after all forwards and the backwards
+  // that they wait for.
   double sums_begin(const WaveDegrees& degrees, const Load& all) const {
     double before_s = lead_s_[0] + all.busy_s[0];
     const auto layers = static_cast<int>(std::ssize(layers_));
@@ -1018,8 +1034,9 @@ class StageBound {
     return before_s;
   }
 
-  // Turns follow each other, and all except those of the first and last micro-batches are equal. `before_sums`: only
-  // turns before the first backward of the last micro-batch.
+  // Returns a lower bound on the seconds of all turns. Except for the first and last micro-batches, the turns are
+  // equal, so a few are computed and the result is extrapolated. `before_sums`: only turns before the first backward of
+  // the last micro-batch.
   double turns_s(const WaveDegrees& degrees, bool before_sums) const {
     const int at_once = order_ == IterationOrder::two_forwards ? 2 : 1;
     const int several = 2 * at_once + model_.micro_batches % at_once;
@@ -1029,7 +1046,8 @@ class StageBound {
     return few_s + more * (turns_s(degrees, before_sums, several + at_once) - few_s);
   }
 
-  // In each turn, the lanes do its work, and a micro-batch's passes follow each other.
+  // The same without extrapolation. A turn takes at least the work of its busiest lane, and at least each micro-batch's
+  // chain of passes.
   double turns_s(const WaveDegrees& degrees, bool before_sums, int micro_batches) const {
     const auto is_last = [&](const Pass& pass) {
       return pass.phase == Phase::backward && pass.micro_batch + 1 == micro_batches;
@@ -1081,8 +1099,8 @@ double StageBound::seconds(const WaveDegrees& degrees) const {
   const double chain_s = any ? ends_chain_s + between * micro_batch_s(degrees) : turns_s(degrees, false);
   const double sums_begin_s = any ? sums_begin(degrees, all) : turns_s(degrees, true);
   const double behind_s = step_.behind_s();
-  // Attention is the last computation of the chain, so the tasks after it do not depend on the degree.
-  const double tail_s = before_s(Phase::backward, degrees.last_backward);  // in the earlier stages
+  // Attention is the chain's last computation, so the seconds after it do not depend on the degree.
+  const double tail_s = before_s(Phase::backward, degrees.last_backward);  // backwards on earlier stages
   double end_s = std::max({chain_s + tail_s, chain_s - tail_s_[0] + (step_.waits ? behind_s : step_.first_s),
                            lead_s_[0] + all.busy_s[0] + behind_s, lead_s_[0] + all.busy_s[0] - all.halves_s + tail_s});
   for (size_t lane = 1; lane < lanes_; ++lane) {
@@ -1092,13 +1110,13 @@ double StageBound::seconds(const WaveDegrees& degrees) const {
     if (step_.sums_s[lane] > 0) end_s = std::max(end_s, sums_begin_s + sums_s);
     if (all.busy_s[lane] == 0) continue;
     end_s = std::max(end_s, passes_s + tail_s_[lane] + tail_s);
-    if (step_.waits && tail_s_[lane] > tail_s_[0])  // a computation follows
+    if (step_.waits && tail_s_[lane] > tail_s_[0])  // a computation follows the lane's last task
       end_s = std::max(end_s, passes_s + tail_s_[lane] - tail_s_[0] + behind_s);
   }
   return before_s(Phase::forward, degrees.first_forward) + end_s;
 }
 
-/// Bounds an iteration by each of its stages.
+/// The bound of an iteration: the largest bound of its stages.
 class IterationBound {
  public:
   IterationBound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice)
@@ -1106,9 +1124,9 @@ class IterationBound {
     for (int stage = 0; stage < model.shape.parallel.pp; ++stage)
       stages_.emplace_back(pricer, loads_, model, choice, stage);
   }
-  IterationBound(const IterationBound&) = delete;  // stages refer to the loads
+  IterationBound(const IterationBound&) = delete;  // stages have references to loads_
   IterationBound& operator=(const IterationBound&) = delete;
-  /// Returns the bound over all degrees, or for the given ones, where 0 means any degree.
+  /// Returns the bound over all degrees, or for the given degrees (0: all).
   double seconds(const auto&... degrees) const {
     double most_s = 0;
     for (const StageBound& stage : stages_) most_s = std::max(most_s, stage.seconds(degrees...));
@@ -1120,7 +1138,7 @@ class IterationBound {
   std::vector<StageBound> stages_;
 };
 
-// A plan in another order, and a lower bound on its seconds; no plan if that is not below a limit.
+// A plan in a new order, and a lower bound on its seconds. There is no plan if the bound is not below a limit.
 struct Ordered {
   std::optional<Plan> plan;
   double least_s = 0;
@@ -1135,10 +1153,10 @@ Ordered ordered(const LayerPricer& pricer, const ModelShape& model, int keep, co
   return {Rewriter(iteration).write(Filler(iteration, order, pricer).best()), order.seconds};
 }
 
-// The effort for random orders, once degrees are found.
+// Limits of the effort for random orders after the degrees are found: number of orders, and tasks of all orders.
 constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
-// Models with more than kMostTriedCells passes try all degrees on a part with kTriedLayers layers and
-// kTriedMicroBatches micro-batches, and the best ones on the whole model, up to kWholeTasks tasks in total.
+// For models with more than kMostTriedCells cells, all degrees are tried on a part with kTriedLayers layers and
+// kTriedMicroBatches micro-batches, then the best ones on the whole model, up to kWholeTasks tasks in total.
 constexpr int kMostTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kWholeTasks = 300'000;
 
 // The best plan of a model over the degrees that are tried.
@@ -1155,8 +1173,8 @@ class DegreeTrials {
     best_.seconds = std::numeric_limits<double>::infinity();
   }
 
-  // First tries degrees that are the same for all micro-batches, then others for the first forward and the last
-  // backward, then others for those between.
+  // First tries the same degrees for all micro-batches, then other degrees for the first forward and the last backward,
+  // then other degrees for the passes between them.
   void attempt_all() {
     attempt_each([](int forward, int backward) { return WaveDegrees{forward, forward, backward, backward}; });
     if (model_.micro_batches == 1) return;
@@ -1179,7 +1197,8 @@ class DegreeTrials {
   WaveResult& best() { return best_; }
 
   std::ptrdiff_t attempts() const { return std::ssize(tried_); }
-  // Returns the tried degrees, the best first; of those with the same degrees between the ends, only the best.
+  // Returns the tried degrees, the best first. Of those that differ only in the first forward and last backward, it has
+  // only the best.
   std::vector<WaveDegrees> best_first() {
     std::ranges::stable_sort(tried_, {}, &std::pair<double, WaveDegrees>::first);
     std::vector<WaveDegrees> degrees;
@@ -1210,7 +1229,7 @@ class DegreeTrials {
   std::vector<std::pair<double, WaveDegrees>> tried_;
 };
 
-// Returns the first layers and micro-batches of a model that has too many passes to try all degrees.
+// Returns the model, or its first layers and micro-batches if it has too many passes to try all degrees.
 ModelShape tried_part(const ModelShape& model) {
   if (model.layers * model.micro_batches <= kMostTriedCells) return model;
   const int chunks = model.split().chunks(), stages = model.split().stages;
@@ -1227,7 +1246,8 @@ ModelShape tried_part(const ModelShape& model) {
 // Replaces `best` by a faster plan, if one is found.
 void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice, WaveResult& best) {
   const ModelShape part = tried_part(model);
-  WaveChoice of_part = choice;  // keeps the same micro-batches and additional layers
+  // The choice for the part, with the same number of micro-batches and additional layers in flight.
+  WaveChoice of_part = choice;
   const int layers = most_layers(model.split()), layers_of_part = most_layers(part.split());
   of_part.keep = std::max(least_kept(part, choice.order),
                           choice.keep / layers * layers_of_part + std::min(choice.keep % layers, layers_of_part));
@@ -1248,7 +1268,8 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
-// Returns the model with its micro-batches cut into parts: into fewer samples, or each sample into parts.
+// Returns the model with each micro-batch cut into `parts` micro-batches: by samples or, if `of_samples`, each sample
+// into parts.
 ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   ModelShape cut = model;
   (of_samples ? cut.shape.layer.parts : cut.shape.layer.batch) = of_samples ? parts : cut.shape.layer.batch / parts;
@@ -1256,7 +1277,7 @@ ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   return cut;
 }
 
-// Returns the model and its variants with micro-batches that are cut.
+// Returns the model and its variants with cut micro-batches.
 std::vector<ModelShape> cuts_of(const ModelShape& model, const WaveChoice& choice) {
   std::vector<ModelShape> all{model};
   const int most = kMostCutMicroBatches / model.micro_batches;

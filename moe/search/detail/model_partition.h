@@ -1,5 +1,5 @@
 #pragma once
-// Decides where a model's gradients are sent, and each layer's r_b together with it: the search for one stage's layers.
+// The search for the places of a model's gradients together with each layer's r_b, for the layers of one stage.
 #include <functional>
 #include <optional>
 #include <vector>
@@ -11,12 +11,12 @@ namespace moe::search {
 
 class ModelReplay;
 
-/// The replays of a model's kinds of layers; none: the model has no such layer.
+/// The replay of each kind of layer in a model; empty if the model has no such layer.
 using KindReplays = EnumArray<LayerKind, std::optional<LayerReplay>, kLayerKinds>;
 
-/// The inputs of a decision for a model, with the decisions so far.
+/// The inputs of a decision for a model.
 struct ModelQuestion {
-  LayerReplay& layer;  // an MoE layer with the model's window
+  LayerReplay& layer;  // of an MoE layer, with the window if the model has one
   const ModelShape& model;
   const PartitionStrategy& strategy;
   const DegreeChoice& choice;
@@ -25,54 +25,59 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// Most plans of a backward to choose from: the exact partition's work grows with the fifth power of their number.
+/// Limit for the backwards of a layer to choose from: the exact partition's work grows with the fifth power of their
+/// number.
 inline constexpr size_t kMostBackwards = 8;
 
-/// Backwards of one layer to choose from, and the longest paths of each.
+/// The backwards of one layer to choose from, with the longest paths of each.
 struct BackwardOptions {
   std::vector<BackwardOption> options;
   std::vector<SplitPaths> paths;
-  /// Adds one, unless another one is at least as fast with any slices.
+  /// Adds a backward, unless another one is at least as fast for all slices.
   void add(const BackwardOption& option, const SplitPaths& found);
-  /// Keeps at most kMostBackwards: first the fastest without slices, then the most missed one on a grid of slices.
+  /// Keeps at most kMostBackwards: the fastest without slices, then repeatedly the one that improves the result most on
+  /// a grid of slices.
   void keep_few();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
-/// Returns the backwards to choose from. `layer`: the question's, or the same without contention. A schedule with one
-/// degree for both phases keeps `degree_forward`.
+/// Returns the backwards to choose from. `layer`: asked.layer, or the same without contention. A schedule with one
+/// degree for both phases has only the backward of `degree_forward`.
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
 
-/// The backwards to choose from, by kind of layers; a dense layer has one.
+/// The backwards to choose from for each kind of layer; a dense layer has one.
 using KindOptions = EnumArray<LayerKind, BackwardOptions, kLayerKinds>;
 KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward);
 
-/// Returns the decision with the partition's slices, and for each layer the best backward of its kind for its slices.
+/// Returns `decision` with the slices of the partition and, for each layer, the best backward of its kind for its
+/// slices.
 ModelDecision decided(const ModelShape& model, const Partition& partition,
                       const std::function<BackwardOption(LayerKind, LayerSlices)>& best_for, ModelDecision decision);
 
-/// A model's layers in a partition problem, by kind.
+/// The PartitionLayer of each kind of layer in a model.
 using PartitionLayers = EnumArray<LayerKind, PartitionLayer, kLayerKinds>;
-/// Returns those of the kinds that have a replay. The arguments must outlive them.
+/// Returns the PartitionLayer of each kind that has a replay. The arguments must outlive the result.
 PartitionLayers partition_layers(const Schedule& schedule, const KindReplays& kinds, const KindOptions& options);
 /// Returns the problem of a stage's layers. The arguments, and everything they refer to, must outlive the problem.
 PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
-/// Returns a layer of such a problem, as partition_problem makes them.
+/// Returns a layer of a partition problem. The arguments must outlive the result.
 PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
                                const std::vector<SplitPaths>& by_degree);
 
-/// Returns one stage's backward as a partition problem with equal layers: seconds are the least over degrees of the
-/// replayed backward with bytes in its MoE part and beside its dense part. `pricer` and `by_degree` must outlive it.
+/// Returns one stage's backward as a partition problem with equal layers. A layer's seconds are the minimum over
+/// degrees of the backward with the given bytes in its MoE part and beside its dense part. `pricer` and `by_degree`
+/// must outlive it.
 PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& pricer, int layers,
                                    const std::vector<SplitPaths>& by_degree);
 
-/// Decides r_b for each layer and a split of the gradients that wait there. Strategy `exact` compares all strategies by
-/// replays of the model and continues from the best. `layer`: the decision for one layer by itself.
+/// Decides r_b and the slices of gradients for each layer. Strategy `exact` compares the results of all strategies by
+/// replays of the model and continues from the best. `layer`: the decision for a single layer.
 void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
 
-// Improves the places of a model's gradients if layers' times don't add up: under contention, and if one layer's tasks
-// run on into the next.
+// Improvement of the places of a model's gradients by replays, for cases in which the times of layers don't add up:
+// under contention, or if a layer's tasks overlap with the next layer.
 
-/// Descends from the result and other starting points until no small move makes the whole model's replay faster.
+/// Improves the result, and other starting points, by small moves until none makes the replay of the whole model
+/// faster.
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe::search
