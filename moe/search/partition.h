@@ -3,8 +3,9 @@
 // the dense part of each layer, inside its MoE part, or after everything else, in the exposed tail. There are the
 // paper's two steps and an exact search.
 //
-// Layers are generalised layers (an MoE layer with the dense operations before the next one) in backward order, the last
-// layer first. The gradients of a layer can be sent only by layers later in this order and by the tail; each byte is sent once.
+// Layers are generalised layers (an MoE layer with the dense operations before the next one) in backward order, the
+// last layer first. The gradients of a layer can be sent only by layers later in this order and by the tail; each byte
+// is sent once.
 #include <chrono>
 #include <cstdint>
 #include <functional>
