@@ -25,7 +25,7 @@ std::string quoted(std::string_view text) {
   return json + '"';
 }
 
-// Events of a track may touch but not overlap, so starts and ends are rounded, never lengths.
+// Events of a track may touch but not overlap, so starts and ends are rounded instead of lengths.
 int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 
 std::string microseconds(int64_t ns) {
@@ -37,7 +37,8 @@ std::string lane_name(const Lane& lane, bool several_stages) {
   return several_stages ? fmt::format("stage {} {}", lane.stage + 1, kind) : std::string(kind);
 }
 
-// Returns whether a position is among the first and last `shown` of `count`.
+// Returns whether `place` is shown if only `shown` of `count` positions are: half of them from the start, half from the
+// end.
 bool is_at_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
 
 const Lane& lane_of(const Plan& plan, int task) { return plan.structure->lanes[plan.tasks()[task].lane]; }
@@ -82,7 +83,8 @@ class EventWriter {
     const CriticalPath path = critical_path(*plan.structure, group.start_s, group.end_s);
     for (const Task& task : plan.tasks())
       if (is_shown(group, task, extent_)) complete(group, path, task, pid);
-    // Arrows come after the slices, because an arrow is bound to the slice that is open when its event is read.
+    // Arrows come after the slices, because viewers attach an arrow to the slice at its time that they have already
+    // read.
     for (const Task& task : plan.tasks())
       for (const int from : awaited(*plan.structure, task))
         if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[from], extent_))
@@ -97,7 +99,8 @@ class EventWriter {
   void complete(const TraceGroup& group, const CriticalPath& path, const Task& task, int pid) {
     const int64_t start = nanoseconds(group.start_s[task.id]), end = nanoseconds(group.end_s[task.id]);
     std::string name{name_of(task.kind)};
-    if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);  // names equal up to numbers get one colour
+    // Viewers give names that differ only in numbers the same colour.
+    if (task.chunks > 1) name += fmt::format(" {}", task.chunk + 1);
     if (task.slice >= 0) name += fmt::format(" slice {}", task.slice + 1);
     if (group.plan->layers > 1) name += fmt::format(" L{}", task.layer + 1);
     if (group.plan->micro_batches > 1) name += fmt::format(" M{}", task.micro_batch + 1);

@@ -1,5 +1,5 @@
 #pragma once
-// Timelines as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+// Timelines as Chrome trace events, for Perfetto (ui.perfetto.dev) and chrome://tracing.
 #include <cstdint>
 #include <iosfwd>
 #include <limits>
@@ -11,19 +11,19 @@
 
 namespace moe {
 
-/// The times of a plan's tasks: one process of the trace, with a track for each lane that has tasks.
+/// The times of a plan's tasks. In a trace, a group is a process, with a track for each lane that has tasks.
 struct TraceGroup {
   std::string name;  // "measured", "simulated"
-  int rank = -1;     // -1: the same for all ranks
+  int rank = -1;     // rank whose times these are; -1: all ranks
   const Plan* plan = nullptr;
   std::span<const double> start_s, end_s;  // by task id
   std::string cluster = {};                // name of the cluster; empty: not shown
-  const Timeline* predicted = nullptr;     // simulation of the same plan, if the times are measured
+  const Timeline* predicted = nullptr;     // simulated times of the same plan, if start_s and end_s are measured
   int stage = -1;                          // the stage whose lanes are shown; -1: all stages
 };
 
-/// The part of a plan that a trace shows: `layers` layers of each stage and `micro_batches` micro-batches, half of them
-/// the first ones, the others the last ones. Tasks of no layer (embedding, head) are always shown.
+/// The part of a plan that a trace shows: at most `layers` layers of each stage and `micro_batches` micro-batches, half
+/// of them the first ones and half the last ones. Tasks of embedding and head are always shown.
 struct TraceExtent {
   int layers = std::numeric_limits<int>::max(), micro_batches = std::numeric_limits<int>::max();
 };
@@ -33,14 +33,13 @@ int64_t shown_tasks(std::span<const TraceGroup> groups, const TraceExtent& exten
 /// Returns a plan's tasks with their simulated times on that cluster.
 TraceGroup trace_group(const Plan& plan, const Timeline& timeline, const std::string& cluster);
 
-/// Writes one JSON object whose traceEvents are complete events in whole nanoseconds, counted from 0 of the group's
-/// clock, and an arrow (flow events s and f) for each dependency between lanes: from the last nanosecond of the earlier
-/// task to the start of the task that waits. If a task waits for several tasks of one lane, only the last has an arrow,
-/// because it follows the others; a task of length 0 has no arrow. In plans of several layers and micro-batches, names
-/// of slices include both (L2 M1, counted from 1), and names of tracks the stage. A process is named by schedule and
-/// degrees, and labelled with layer and cluster. A slice shows whether it is on the critical path, its slack
-/// (simulator.h), bytes, GB/s and, if it is measured, the predicted time. Throws WrongResult, before it writes
-/// anything, for a task that has no times or ends before it starts.
+/// Writes the trace as one JSON object. Tasks are complete events, in whole nanoseconds from time 0 of their group.
+/// Dependencies between lanes are arrows (flow events s and f) from the last nanosecond of a task to the start of the
+/// task that waits for it; if a task waits for several tasks of one lane, only the last has an arrow, and tasks of
+/// length 0 have none. In plans of several layers and micro-batches, the names of slices include both (L2 M1, counted
+/// from 1), and those of tracks the stage. A process is named by schedule and degrees, and labelled with layer and
+/// cluster. A slice has its slack, whether it is on the critical path (simulator.h), bytes, GB/s and, if measured, the
+/// predicted time. Throws WrongResult, before writing anything, for a task that has no times or ends before it starts.
 void chrome_trace(std::span<const TraceGroup> groups, std::ostream& out, const TraceExtent& extent = {});
 inline constexpr std::string_view kChromeTraceBegins = R"({"displayTimeUnit":)";
 

@@ -18,7 +18,7 @@
 namespace moe {
 namespace {
 
-// Returns the layer's keys, its rounding of rows, and the groups.
+// Returns the JSON of a case: the layer's keys, its rounding of rows, and the groups.
 Json case_json(const LayerCase& c) {
   Json json = layer_json(c.layer);
   json["capacity_rounding"] = name_of(c.rounding);
@@ -50,7 +50,7 @@ Json lane_json(const Lane& lane) {
   return json;
 }
 
-// Returns an access, without the values that are 0 in a single layer.
+// Returns the JSON of an access, without layer and micro-batch if they are 0.
 Json access_json(const Access& a) {
   Json json{{"buffer", name_of(a.buffer)}, {"phase", name_of(a.phase)}};
   if (a.layer != 0) json["layer"] = a.layer;
@@ -67,7 +67,7 @@ Json accesses_json(const std::vector<Access>& accesses) {
   return list;
 }
 
-// Returns whether the task's chunks are returning rows, which a flow may cut by EP peers.
+// Returns whether tasks of this kind handle returning rows, which some flows chunk by EP peer.
 bool comes_home(TaskKind kind) {
   return kind == TaskKind::exchange || kind == TaskKind::sum || kind == TaskKind::gather;
 }
@@ -243,7 +243,7 @@ int count_or(const TableReader& n, std::string_view key, int otherwise, int leas
   return n.has(key) ? count(n, key, least, most) : otherwise;
 }
 
-// Calls body(item, its key) for the items of a list, which may be empty.
+// Calls body(item, key of the item) for each item of a list, which may be empty.
 template <class Body>
 void for_each_item(const TableReader& n, std::string_view key, Body body) {
   const ConfigValue& found = n.value(key);
@@ -265,7 +265,7 @@ std::vector<TableReader> objects(const TableReader& n, std::string_view key, Key
   return n.tables(key, known);
 }
 
-// Returns whether the document's plan is of a whole iteration, whose step is planned, and not of a single layer.
+// Returns whether the document has the plan of a whole iteration, with a planned step, instead of a single layer's.
 bool is_iteration(const TableReader& document) {
   return document.has("step") && document.table("step", kStepKeys).boolean("planned");
 }
@@ -293,7 +293,7 @@ DenseLayers dense_from(const TableReader& document, const Plan& plan) {
     dense.is[n.integer_of(item, name, from_to(0, plan.layers - 1))] = true;
   });
   if (dense.in(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
-  dense_case(plan.shape, dense.hidden);  // checks the case
+  dense_case(plan.shape, dense.hidden);  // throws if the case is invalid
   return dense;
 }
 
@@ -397,7 +397,7 @@ Lane lane_from(const TableReader& n, const Plan& plan) {
   return lane;
 }
 
-// Throws if no task of the phase is cut into as many chunks as its degree.
+// Throws if no task of the phase has as many chunks as `degree`.
 void require_degree(const TableReader& document, std::string_view key, int degree, const Structure& structure,
                     Phase phase) {
   int most = 1;
@@ -409,7 +409,7 @@ void require_degree(const TableReader& document, std::string_view key, int degre
   if (degree > 1) document.fail(document.value(key), key, fmt::format("{}, as its tasks are cut", most));
 }
 
-// Throws if the gradients of a single layer's plan differ from the layer's own, or from where it makes them.
+// Throws if the bytes of gradients in a single layer's plan, or the task that makes them, differ from the layer's.
 void require_made(const TableReader& n, const Gradient& g, const Plan& plan, const Structure& structure) {
   const int64_t bytes = g.experts ? expert_gradient_bytes(plan.shape) : gradient_bytes(plan.shape);
   const int made_by = g.experts ? last_expert(structure) : -1;
@@ -423,7 +423,8 @@ std::vector<Gradient> gradients_from(const TableReader& document, const Plan& pl
   std::vector<Gradient> gradients;
   for (const TableReader& n : objects(document, "gradients", kGradientKeys)) {
     Gradient g;
-    g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);  // 1: waiting ones of the next layer
+    // 1: gradients of the next layer, which wait.
+    g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);
     g.bytes = n.integer("bytes", from_to(0, int64_t{1} << 50));
     g.made_by = count(n, "made_by", -1, static_cast<int>(structure.tasks.size()) - 1);
     g.experts = n.boolean("experts");
@@ -435,7 +436,7 @@ std::vector<Gradient> gradients_from(const TableReader& document, const Plan& pl
 }
 
 std::vector<GradientSlice> slices_from(const TableReader& document, const std::vector<Gradient>& gradients) {
-  std::vector<int64_t> reached(gradients.size());  // the bytes of a gradient and of those after it
+  std::vector<int64_t> reached(gradients.size());  // bytes from the start of a gradient to the end of its last slice
   int64_t bytes = 0;
   for (size_t g = gradients.size(); g-- > 0;) reached[g] = bytes += gradients[g].bytes;
   std::vector<GradientSlice> slices;
@@ -501,8 +502,9 @@ Plan parse_plan(std::string_view text, const std::string& path) {
     bad_input("{}: {}", path, error.what());
   }
   if (document.has("hash") && document.text("hash") != digest_of(plan))
-    log_warning(fmt::format("{}: hash: found {}, its tasks give {:016x}: it was changed since it was written", path,
-                            document.text("hash"), plan.hash()));
+    log_warning(
+        fmt::format("{}: hash: found {}, expected {:016x} for its tasks: the file was changed since it was written",
+                    path, document.text("hash"), plan.hash()));
   return plan;
 }
 

@@ -44,7 +44,7 @@ void check(const SafeTensor& t, std::set<std::string_view>& names) {
   require_equal(static_cast<int64_t>(t.data.size()), bytes, "bytes of " + t.name);
 }
 
-/// Returns the notes as the header's first entry.
+/// Returns the header's "__metadata__" entry with these notes.
 std::string entry_of(const TensorNotes& notes) {
   std::string entry;
   for (const auto& [key, text] : notes) {
@@ -69,7 +69,7 @@ std::string_view safetensor_type(DType dtype) {
     case DType::float64:
       return "F64";
   }
-  bad_input("element type {}: found one that no such file has", static_cast<int>(dtype));
+  bad_input("safetensors: found element type {}, expected one that the format supports", static_cast<int>(dtype));
 }
 
 std::optional<int64_t> bytes_of_safetensor(std::string_view type) {
@@ -124,10 +124,10 @@ const json& list_at(const json& entry, const char* key, const std::string& where
   return *found;
 }
 
-/// Reads a tensor's entry; `base`: where the elements begin in the file.
+/// Reads a tensor's entry. `base`: the offset in the file at which the elements of all tensors begin.
 StoredTensor tensor_from(const std::string& name, const json& entry, int64_t base, const std::string& where) {
   require<BadInput>(entry.is_object() && entry.size() == 3 && entry.contains("dtype") && entry["dtype"].is_string(),
-                    "{}: found another entry, expected dtype, shape and data_offsets", where);
+                    "{}: found an entry with other keys, expected dtype, shape and data_offsets", where);
   StoredTensor t{.name = name, .type = entry["dtype"].get<std::string>()};
   const std::optional<int64_t> size = bytes_of_safetensor(t.type);
   require<BadInput>(size.has_value(), "{}: dtype: found {}, expected F64, F32, F16, BF16, I64 or I32", where,

@@ -1,6 +1,7 @@
 #pragma once
-// Tensors as a safetensors file: eight bytes with the header's length (little-endian); the header, in JSON, padded with
-// blanks to a multiple of 8; then the elements of all tensors, row-major and little-endian, without gaps.
+// Files of tensors in the safetensors format: eight bytes with the length of the header (little-endian); the header,
+// JSON that is padded with blanks to a multiple of 8 bytes; then the elements of all tensors, row-major, little-endian
+// and without gaps.
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -16,28 +17,28 @@
 namespace moe {
 
 struct SafeTensor {
-  std::string name;            // only letters, digits, blanks and _ - .
+  std::string name;            // letters, digits, blanks and _ - .
   std::string_view type;       // "F64", "F32", "F16", "BF16", "I64", "I32"
-  std::vector<int64_t> shape;  // empty: a scalar
+  std::vector<int64_t> shape;  // extents; empty: a scalar
   std::span<const std::byte> data;
 };
 
-/// Texts by key, for the header's "__metadata__". Keys have the characters of tensor names; texts have no quote,
-/// backslash or control character.
+/// The header's "__metadata__": texts by key. Keys have the characters of tensor names; texts must not contain quotes,
+/// backslashes or control characters.
 using TensorNotes = std::map<std::string, std::string>;
 
-/// Returns the name of a type in such files: "F32" for float32.
+/// Returns the name of a type in the format: "F32" for float32.
 std::string_view safetensor_type(DType dtype);
-/// Returns the bytes of an element; none for a type that is neither written nor read here.
+/// Returns the bytes of an element of that type; empty for a type that is not supported.
 std::optional<int64_t> bytes_of_safetensor(std::string_view type);
 
-/// Writes the file, replacing `path` as a whole. Throws BadInput naming the file if it can't be written, WrongResult
-/// naming a tensor whose bytes do not fit its shape or whose name is repeated or has other characters.
+/// Writes the file, or replaces it as a whole. Throws BadInput naming the file if it can't be written, WrongResult
+/// naming a tensor whose bytes do not fit its shape, or whose name is repeated or has other characters.
 void write_safetensors(const std::string& path, std::span<const SafeTensor> tensors, const TensorNotes& notes = {});
 
-// Reads the files that write_safetensors and other software write.
+// Readers for files from write_safetensors and from other software.
 
-/// A tensor and the place of its elements in the file.
+/// A tensor's description and the place of its elements in the file.
 struct StoredTensor {
   std::string name, type;
   std::vector<int64_t> shape = {};
@@ -46,8 +47,8 @@ struct StoredTensor {
 
 class SafeTensorsFile {
  public:
-  /// Opens the file and reads its header. Throws BadInput, one line that begins with the path, unless the header is
-  /// valid and its tensors fill the rest of the file without gap or overlap.
+  /// Opens the file and reads its header. Throws BadInput "PATH: ..." unless the header is valid and its tensors fill
+  /// the rest of the file without gap or overlap.
   explicit SafeTensorsFile(const std::string& path);
 
   /// Returns the tensors in the order of their elements in the file.

@@ -45,7 +45,7 @@ constexpr std::array<std::string_view, 26> kMeanings = [] {
   set('N', "output projection and loss");
   return meanings;
 }();
-// Returns, by cell, the task that covers most of it; -1 if most of it is idle.
+// Returns, for each cell, the task that covers most of it; -1 if most of it is idle.
 std::vector<int> cells_of(const Lane& lane, const Timeline& t, double begin, double cell_s, int width) {
   std::vector<int> cells(width, -1);
   std::vector<double> most(cells.size(), 0), covered(cells.size(), 0);
@@ -70,7 +70,7 @@ void check(const DrawnTimeline& drawn) {
                        t.start_s.size(), t.end_s.size(), n);
 }
 
-// From the first start (or 0 if all start later) to the last end.
+// The time that is drawn: from the first start, or 0 if that is later, to the last end.
 struct Span {
   double begin = 0, end = 0;
 };
@@ -126,7 +126,7 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
     text += lanes_text(drawn, whole.begin, length / width, width, used);
   }
   text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
-  const auto most = static_cast<size_t>(limited_output_columns(kMostColumns) - 2);  // columns without the comma
+  const auto most = static_cast<size_t>(limited_output_columns(kMostColumns) - 2);  // columns, less two for the comma
   std::string line;
   for (const char letter : used) {
     const std::string meaning = fmt::format("{} {}", letter, kMeanings[letter - 'A']);

@@ -110,7 +110,7 @@ std::string what_holds(unsigned long long bits) {
   return held.empty() ? "none" : fmt::format("{}", fmt::join(held, " + "));
 }
 
-/// Sets one text if it is the same for all GPUs, else a list with one for each.
+/// Sets field `name` to the text if all GPUs have the same, else to a list with one text per GPU.
 void set_each(const char* name, const std::vector<std::string>& texts, Fields& state) {
   if (texts.empty()) return;
   const bool alike = std::ranges::adjacent_find(texts, std::not_equal_to{}) == texts.end();

@@ -1,6 +1,6 @@
 #pragma once
-// Reads the clocks of GPUs repeatedly during a run, because readings before and after it say little about what limited
-// the clocks in between.
+// A monitor that reads the clocks of GPUs repeatedly during a run, because readings before and after the run say little
+// about the clocks in between.
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace moe {
 
-// NVIDIA's management library (NVML), loaded at run time: its functions as a table, which a test can fill itself.
+// NVIDIA's management library (NVML), loaded at run time, as a table of functions, which tests can replace.
 //
-// These declarations follow its reference ("NVML API Reference Guide", docs.nvidia.com/deploy/nvml-api) and cover only
-// what is used: every function returns 0 for success; a device is an opaque pointer.
+// The declarations follow the "NVML API Reference Guide" (docs.nvidia.com/deploy/nvml-api) and cover only the functions
+// that are used. Every function returns 0 on success; a device is an opaque pointer.
 
 using NvmlDevice = void*;
 
@@ -25,13 +25,13 @@ constexpr int kNvmlSmClock = 1;          // NVML_CLOCK_SM
 constexpr int kNvmlMemoryClock = 2;      // NVML_CLOCK_MEM
 constexpr int kNvmlGpuTemperature = 0;   // NVML_TEMPERATURE_GPU
 constexpr unsigned kNvmlMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
-constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; the driver's version needs fewer
+constexpr unsigned kNvmlNameBytes = 96;  // NVML_DEVICE_NAME_V2_BUFFER_SIZE; also enough for the driver's version
 
-/// Bits for the reasons that hold a clock down (nvmlClocksThrottleReasons, now called event reasons).
+/// Bits of the reasons for a reduced clock (nvmlClocksThrottleReasons, later renamed to event reasons).
 constexpr unsigned long long kNvmlIdle = 0x1, kNvmlSetClocks = 0x2, kNvmlPowerCap = 0x4, kNvmlSlowdown = 0x8,
                              kNvmlSyncBoost = 0x10, kNvmlHeat = 0x20, kNvmlHardwareHeat = 0x40, kNvmlPowerBrake = 0x80;
 
-/// The library's functions. A function that an older library lacks is null.
+/// The functions of the library; null for functions that an older library does not have.
 struct Nvml {
   int (*init)() = nullptr;
   int (*shutdown)() = nullptr;
@@ -56,7 +56,7 @@ struct Nvml {
   int (*temperature)(NvmlDevice, int sensor, unsigned* celsius) = nullptr;
 };
 
-/// Returns the value that a function of the library sets; none if it is missing or fails.
+/// Returns the value that a function of the library provides; empty if the function is missing or fails.
 template <class Value>
 std::optional<Value> nvml_says(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
   Value value{};
@@ -92,11 +92,11 @@ std::shared_ptr<const Nvml> open_nvml();
 class GpuWatch {
  public:
   using Interval = std::chrono::milliseconds;
-  /// Starts to read, on a thread of its own; reads nothing if `nvml` is null or can't be used.
+  /// Starts a thread that reads the clocks at this interval; does nothing if `nvml` is null or can't be used.
   explicit GpuWatch(std::shared_ptr<const Nvml> nvml, Interval every = Interval(200));
 
-  /// Returns, over all readings so far in which a GPU was not idle, gpu_readings (their number), gpu_sm_mhz_least,
-  /// gpu_sm_mhz_median and gpu_held_share (the share in which its clock was held down); empty if there are none.
+  /// Returns statistics of all readings so far in which a GPU was not idle: gpu_readings (their number),
+  /// gpu_sm_mhz_least, gpu_sm_mhz_median and gpu_held_share (the share with a reduced clock); empty if there are none.
   Fields seen() const;
 
  private:
@@ -109,15 +109,15 @@ class GpuWatch {
   std::jthread thread_;  // declared last, so that it ends before the other members
 };
 
-// Reads the state of GPUs that changes during a run.
+// The properties of GPUs that change during a run.
 
-/// Returns, for all GPUs that NVML reports, in its order, gpu_driver, gpu_sm_mhz, gpu_memory_mhz, gpu_celsius and
-/// gpu_held: the reasons that hold their clocks down ("none", or some of idle, set, power, slowdown, sync, heat,
-/// hardware heat, power brake). If GPUs differ, the value lists all of them ("1980, 345"). Returns nothing if `nvml` is
-/// null or can't be used; values that NVML does not report are left out.
+/// Returns gpu_driver, gpu_sm_mhz, gpu_memory_mhz, gpu_celsius and gpu_held, the reasons for reduced clocks ("none", or
+/// some of idle, set, power, slowdown, sync, heat, hardware heat, power brake). If GPUs differ, a value lists all GPUs
+/// in NVML's order ("1980, 345"). Values that NVML does not report are omitted; the result is empty if `nvml` is null
+/// or can't be used.
 Fields gpu_state(const Nvml* nvml);
 
-/// Returns whether this process has loaded CUDA's driver, which every use of GPUs does.
+/// Returns whether this process has loaded CUDA's driver, that is, whether it uses GPUs.
 bool uses_cuda();
 
 }  // namespace moe

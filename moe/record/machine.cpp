@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kFirstCore = 4096;  // bytes of /proc/cpuinfo that contain the first core
 
-/// Returns the processor's name; Arm kernels report numbers instead of names.
+/// Returns the processor's name or, because Arm kernels report no name, its implementer and part numbers.
 std::string cpu_name(const std::string& info) {
   if (const auto name = value_of_key(info, "model name")) return *name;
   const auto maker = value_of_key(info, "CPU implementer"), part = value_of_key(info, "CPU part");
@@ -46,7 +46,7 @@ std::string counted(const std::map<std::string, int>& names) {
   return text;
 }
 
-/// Counts GPUs by name, from the driver's files and without its library.
+/// Returns the number of GPUs of each name, read from the driver's files without its library.
 std::map<std::string, int> gpus(const SystemFiles& files) {
   const std::string folder = "/proc/driver/nvidia/gpus";
   std::map<std::string, int> found;
@@ -61,7 +61,8 @@ std::string network(const SystemFiles& files) {
   const std::string interfaces = "/sys/class/net/", fabric = "/sys/class/infiniband/";
   for (const std::string& name : files.names(interfaces)) {
     const std::string link = interfaces + name;
-    if (!files.has(link + "/device") || files.text(link + "/operstate") != "up") continue;  // virtual ones have none
+    // Virtual links have no device.
+    if (!files.has(link + "/device") || files.text(link + "/operstate") != "up") continue;
     if (const auto speed = files.number(link + "/speed"); speed && *speed > 0)
       ++links[fmt::format("{} Mbit/s", *speed)];
   }
@@ -164,7 +165,8 @@ std::string compiler() {
 #endif
 }
 
-// Reads "NAME=VERSION,.." of the build; a library that the build lacks has no version.
+// Returns the libraries' versions from the build's list "NAME=VERSION,.."; a library without a version is not part of
+// the build.
 Fields libraries() {
   Fields out;
   std::istringstream list(MOETUNE_LIBRARIES);
@@ -174,7 +176,7 @@ Fields libraries() {
   return out;
 }
 
-/// Returns the linker's digest of the program, which differs between any two programs.
+/// Returns the build id, the linker's digest of the program, which differs between any two builds.
 std::string build_id() {
   std::string id;
   const auto note = [](dl_phdr_info* object, size_t, void* out) {
@@ -194,13 +196,13 @@ std::string build_id() {
         at = bytes + align(header->n_descsz);
       }
     }
-    return 1;  // stop at the program, which comes first, because libraries have notes of their own
+    return 1;  // stop after the first object, the program; libraries have build ids too
   };
   ::dl_iterate_phdr(note, &id);
   return id;
 }
 
-/// Returns a unique text that replaces the contents of a pipe, which can't be read again.
+/// Returns a unique text to hash instead of the contents of a pipe, which can't be read twice.
 std::string read_once() {
   struct timespec now {};
   ::clock_gettime(CLOCK_REALTIME, &now);
@@ -209,10 +211,11 @@ std::string read_once() {
 
 std::string digest_of(const RunHeader& run, const Question& question) {
   std::string all;
-  const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };  // with its size
+  // Each text follows its size.
+  const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };
   const auto add_fields = [&](const Fields& fields) {
     for (const auto& [name, value] : fields) {
-      if (name == "CI") continue;  // tells who runs the command
+      if (name == "CI") continue;  // depends only on who runs the command
       add(name);
       add(scalar_text(value));
     }

@@ -1,5 +1,5 @@
 #pragma once
-// Reads the machine of a run: the properties that decide its speed and stay the same, and the conditions that change.
+// The description of the machine of a run: constant properties that determine its speed, and conditions that change.
 #include <string>
 #include <vector>
 
@@ -8,39 +8,40 @@
 
 namespace moe {
 
-/// Returns cpu, cores, memory_bytes, os, architecture; smt, numa_nodes, cpu_quota (CPU time, in cores, that the control
-/// group allows), governor (of the first core), gpu, gpus and network (links that are up, "2 x 25000 Mbit/s") if the
-/// system reports them; and `fingerprint`: 16 hexadecimal digits over all of these except the operating system, with
-/// memory rounded to GiB because kernels reserve slightly different amounts. Machines with the same fingerprint should
-/// compute equally fast. The result contains no name or address. The function does not throw for the contents of files,
-/// and it neither forks nor waits.
+/// Returns the properties of the machine: cpu, cores, memory_bytes, os, architecture; if the system reports them, smt,
+/// numa_nodes, cpu_quota (cores' worth of CPU time that the control group allows), governor (of the first core), gpu,
+/// gpus and network (links that are up, "2 x 25000 Mbit/s"); and `fingerprint`: 16 hexadecimal digits, a digest of all
+/// of these except the operating system, with memory rounded to GiB because kernels reserve slightly different amounts.
+/// Machines with the same fingerprint should be equally fast. The result contains no host name or address. The function
+/// never throws for the contents of files, and neither forks nor waits.
 Fields machine_of(const SystemFiles& files = SystemFiles());
 
-/// Returns those of these that the system reports: load1 (the load average over a minute), steal_share (the share of
-/// the time since the start that other guests took), pressure (the share of 10 s in which something waited for a core),
-/// mhz (of the first core, now) and free_memory_bytes (memory that programs can still get). It takes no samples.
+/// Returns the current conditions, as far as the system reports them: load1 (load average over one minute), steal_share
+/// (share of the CPU time since boot that other guests of the host took), pressure (share of the last 10 s in which
+/// some task waited for a core), mhz (of the first core) and free_memory_bytes (memory that programs can still
+/// allocate).
 Fields conditions_of(const SystemFiles& files = SystemFiles());
 
-// Makes the header of a run: program, machine, environment.
+// The header of a run: program, machine, environment.
 
 /// Returns the time in UTC, "2025-01-31T12:00:00Z".
 std::string utc_now();
 
-/// Returns the origin of coefficients: records, time and machine of a run.
-/// "fitted from r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine FINGERPRINT), emulated"
-/// "fitted from r.jsonl, imported 2026-01-31T12:00:00Z from nccl-tests", which says nothing about this machine
+/// Returns a text on the origin of fitted coefficients: records, time and machine of the run. Examples: "fitted from
+/// r.jsonl, measured 2026-01-31T12:00:00Z on 64 cores of CPU (machine FINGERPRINT), emulated" "fitted from r.jsonl,
+/// imported 2026-01-31T12:00:00Z from nccl-tests", without a machine, because another one measured
 std::string fitted_from(const std::string& records, const RunHeader& run, bool emulated);
 
-/// Returns the changing conditions of the machine and, in a process that uses GPUs, of its GPUs (gpu_watch.h).
+/// Returns conditions_of() and, in a process that uses GPUs, gpu_state() (gpu_watch.h).
 Fields conditions_now();
 
-/// Returns the header of a run that begins now. It contains only environment variables of an allow-list (thread counts,
-/// visible devices, ranks, NCCL's and Gloo's choices): no user, host name or path.
+/// Returns the header of a run that begins now. Of the environment it contains only variables of an allow-list (thread
+/// counts, visible devices, ranks, settings of NCCL and Gloo), so no user, host name or path.
 ///
-/// Its digest, 16 hexadecimal digits, covers all that the records depend on, but not the conditions: the flags and
-/// ranks of the question, the contents of its files, the records' format, the version of timing, the program (commit,
-/// whether it was changed since, build id, compiler, libraries), the machine and the environment. A file that can't be
-/// read twice (a pipe) makes the digest unique, so its run can't be resumed.
+/// Its digest, 16 hexadecimal digits, covers everything that records depend on: the question's flags and ranks, the
+/// contents of its files, the records' format, the version of timing, the program (commit, uncommitted changes, build
+/// id, compiler, libraries), the machine and the environment; conditions are excluded. A file that can't be read twice
+/// (a pipe) makes the digest unique, so the run can't be resumed.
 RunHeader stamp_run(const Question& question);
 
 }  // namespace moe

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads the current text of the file; a writer that resumes appends to it.
+// Returns the current contents of the file, to which a writer may append meanwhile.
 std::string text_of(const std::string& path) {
   std::error_code ignored;
   std::ifstream in;
@@ -33,7 +33,7 @@ std::string text_of(const std::string& path) {
   return text;
 }
 
-/// Iterates over the lines of a text without storing them, because a text with only line ends has too many for memory.
+/// Iterates over the lines of a text without a list of them, which would be too large for a text of only newlines.
 class Lines {
  public:
   Lines(std::string_view text, const std::string& path) : text_(text), path_(&path) {}
@@ -56,7 +56,8 @@ class Lines {
   size_t behind_ = 0, number_ = 0;
 };
 
-/// Returns whether a killed writer of ours may have left this line: it starts like our lines.
+/// Returns whether this line may be the incomplete last line of a killed writer: it begins like a record and is no
+/// complete JSON.
 bool may_be_torn(std::string_view text) {
   constexpr std::string_view kStart = "{\"kind\":\"";
   const size_t size = std::min(text.size(), kStart.size());
@@ -98,7 +99,7 @@ class Assembler {
   }
 
   std::vector<Run> runs_;
-  std::map<std::string, size_t> places_;  // by key of the last run, the place of its case
+  std::map<std::string, size_t> places_;  // for each key of the last run, the index of its case
 };
 
 constexpr std::string_view kRunStart = R"({"kind":"run")", kEndStart = R"({"kind":"end")";
@@ -107,9 +108,9 @@ bool begins_anew(std::string_view text) {
   return text.starts_with(kRunStart) || text.starts_with(R"({"kind":"resume")");
 }
 
-/// Reads the line at which `lines` is and all lines after it.
+/// Returns the runs in the current line of `lines` and all lines after it.
 std::vector<Run> runs_from(Lines lines, Assembler runs = {}) {
-  bool torn = false;  // lines since first_torn look torn; they are if a run begins or the text ends next
+  bool torn = false;  // lines from first_torn on look torn; they are, if a run begins or the text ends after them
   Lines first_torn = lines;
   do {
     if (begins_anew(lines.line())) torn = false;

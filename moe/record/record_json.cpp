@@ -1,4 +1,4 @@
-// Writes records as lines.
+// The conversion of records to lines of JSON and back.
 #include "moe/record/record_json.h"
 
 #include <algorithm>
@@ -79,7 +79,8 @@ Json json_of(const CaseRecord& record) {
   return out;
 }
 
-/// The keys and values of a case line except key and parameters; a field of a part is PART.NAME.
+/// The keys and values of a case line, except `key` and `parameters`. Fields of summary and similar objects have keys
+/// PART.NAME.
 using FlatCase = std::vector<std::pair<std::string, Json>>;
 
 FlatCase flat(const CaseRecord& record) {
@@ -104,7 +105,7 @@ FlatCase flat(const CaseRecord& record) {
   return out;
 }
 
-/// Returns the common beginning of all keys of the group, up to a '/'.
+/// Returns the longest common prefix of all keys of the group that ends in '/'.
 std::string common_start(const CaseGroup& group) {
   std::string_view start = group.cases.front().key;
   for (const CaseRecord& record : group.cases) {
@@ -114,7 +115,7 @@ std::string common_start(const CaseGroup& group) {
   return std::string(start.substr(0, start.rfind('/') + 1));
 }
 
-/// Cases with the same keys, each with its record's key.
+/// Cases that have the same keys in FlatCase, each with its record's key.
 using CaseTable = std::vector<std::pair<std::string_view, FlatCase>>;
 
 Json json_of(const CaseTable& table) {
@@ -171,7 +172,7 @@ std::string to_json_line(const RecordLine& line) {
 
 bool is_complete_json(std::string_view text) { return Json::accept(text); }
 
-// Reads records from lines.
+// The conversion of lines to records.
 
 namespace {
 
@@ -190,7 +191,8 @@ std::string printable_lines(std::string_view text) {
   return out + printable(text);
 }
 
-/// Reads one object of a line, key by key. Texts and names are made printable: verbs write them to terminals.
+/// Reads one object of a line, key by key. Texts and names are made printable, because commands print them on
+/// terminals.
 class ObjectReader {
  public:
   ObjectReader(const Json& object, const std::string& where) : object_(object), where_(where) {}
@@ -330,7 +332,7 @@ class ObjectReader {
     return t;
   }
 
-  // Reads the members that tasks have in both timelines.
+  // Reads the fields that TaskTimes and MeasuredTask have in common.
   template <class Task>
   void fill_task(Task& t) const {
     t.kind = text("kind");
@@ -438,7 +440,7 @@ CaseRecord case_from(const ObjectReader& in, const std::string& where) {
   return record;
 }
 
-/// Reads the cases of a group's line as if each had a line of its own.
+/// Reads the cases of a group's line as if each had its own line.
 class GroupReader {
  public:
   GroupReader(const Json& line, const std::string& where) : where_(where) {
@@ -462,7 +464,8 @@ class GroupReader {
     one[part][name.substr(dot + 1)] = value;
   }
 
-  // Returns the case of a row, with cells and shared values in the order of the columns.
+  // Returns the JSON of a row's case from the row's cells and the values that all rows share, in the order of the
+  // columns.
   static Json case_of(const Json& columns, const Json& row, const std::string& where) {
     Json one;
     for (const char* part : {"parameters", "samples", "summary", "prediction"}) one[part] = Json::object();

@@ -25,7 +25,7 @@ namespace moe {
 
 namespace {
 
-/// Returns how two runs differ in their question, as far as their headers tell.
+/// Returns a text on the first difference between the headers of two runs, for messages such as "a run ...".
 std::string other(const RunHeader& old, const RunHeader& now) {
   if (old.schema != now.schema) return fmt::format("in format {}", old.schema);
   if (old.git != now.git || old.build != now.build || old.compiler != now.compiler || old.libraries != now.libraries)
@@ -59,7 +59,7 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
 }
 
 void RecordWriter::check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const {
-  const bool nothing = !last.ended && last.cases.empty();  // e.g. after a mistake in the flags that was found late
+  const bool nothing = !last.ended && last.cases.empty();  // for example if invalid flags were noticed late
   if (nothing || last.header.config_digest == now.config_digest) return;
   const std::string what =
       fmt::format("a run {}{}", last.ended ? "" : "that was broken off, ", other(last.header, now));
@@ -133,7 +133,7 @@ void RecordWriter::put(const std::string& line) {
   while (written < 0 && errno == EINTR);
   if (written == static_cast<ssize_t>(line.size())) return;
   const std::string why = written < 0 ? strerror(errno) : "the device is full";
-  ended_ = true;  // a torn line would make the reader drop what follows
+  ended_ = true;  // the reader would drop lines after an incomplete line
   throw Unwritable(
       fmt::format("{}: cannot be written ({}), expected room for a record of {} bytes", path_, why, line.size()));
 }

@@ -1,8 +1,8 @@
-// Idea: with `level` = tokens / devices, an expert of p tokens fills floor(p / level) devices, and all remainders are
-// items below one level, to be packed into what is left. Their sum is the room that is left, so that splitting what
-// first-fit decreasing finds no room for fills every device to the level.
-// Invariant: replicas_left_ places stay free for replicas once every expert has one.
-// Source: Lina (ATC'23), section 5.2; first-fit decreasing: Johnson 1973.
+// Idea: with `level` = tokens / devices, an expert of p tokens fills floor(p / level) devices. All remainders are items
+// smaller than one level, which are packed into the remaining devices by first-fit decreasing. Items that fit nowhere
+// are split; because the remainders add up to the remaining room, every device is then filled to the level. Invariant:
+// replicas_left_ is the number of places that remain for replicas after every expert has one place. Source: Lina
+// (ATC'23), section 5.2; first-fit decreasing: Johnson 1973.
 #include "moe/serve/expert_placement.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace moe {
 namespace {
 
-constexpr double kSlack = 1.01;  // of a level: not worth another copy of an expert
+constexpr double kSlack = 1.01;  // factor on the level; a smaller excess is not worth another copy of an expert
 
 class Packer {
  public:
@@ -48,14 +48,14 @@ class Packer {
     double tokens;
   };
 
-  // Gives an expert the devices that it fills, and returns its other tokens.
+  // Gives an expert the devices that it fills alone, and returns the number of its remaining tokens.
   double fill_devices(size_t expert) {
     double left = popularity_[expert];
     bool is_replica = false;
     while (left >= level_ * (1 - 1e-9) && next_empty_ < hosted_.size() && (!is_replica || replicas_left_ > 0)) {
       if (is_replica) --replicas_left_;
       is_replica = true;
-      // Without a place for what would be left, the last device takes it too.
+      // If there is no place for the remaining tokens, the last device takes them too.
       const bool takes_all = replicas_left_ == 0 || left <= level_ * kSlack;
       put(next_empty_++, expert, takes_all ? left : level_);
       left = takes_all ? 0 : left - level_;
@@ -129,7 +129,7 @@ class Packer {
   std::vector<std::vector<Item>> hosted_;
 };
 
-// Renumbers devices, so that many hold an expert that they hold under the uniform placement.
+// Renumbers the devices of `packed` so that as many devices as possible keep an expert that they have in `home`.
 ExpertPlacement near_home(ExpertPlacement packed, const ExpertPlacement& home) {
   const size_t devices = packed.devices.size();
   ExpertPlacement result;

@@ -1,5 +1,6 @@
 #pragma once
-// Places experts on devices by their popularity: popular ones on several, unpopular ones together (Lina, section 5.2).
+// The placement of experts on devices by popularity: popular experts on several devices, unpopular ones together on one
+// (Lina, section 5.2).
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -8,41 +9,41 @@ namespace moe {
 
 struct HostedExpert {
   int expert = 0;
-  double share = 1;  // of the expert's tokens that the device computes
+  double share = 1;  // share of the expert's tokens that the device computes
 };
 
-/// Which experts each device holds. An expert's shares add up to 1.
+/// The experts on each device. The shares of each expert add up to 1.
 struct ExpertPlacement {
   std::vector<std::vector<HostedExpert>> devices;
 
   bool holds(int device, int expert) const;
 };
 
-/// Returns the placement that ignores popularity: as many experts on each device, in their order; of fewer experts than
-/// devices, replicas with equal shares on neighbours.
+/// Returns the placement that ignores popularity: equally many consecutive experts on each device; with fewer experts
+/// than devices, replicas with equal shares on neighbouring devices.
 ExpertPlacement uniform_placement(int experts, int devices);
 
-/// Places experts so that the slowest device has few tokens. `popularity`: by expert, in tokens or in shares of them;
-/// 0: not estimated. A device holds at most `most_experts`.
+/// Returns a placement in which the device with the most tokens has as few as possible (a heuristic). `popularity`: for
+/// each expert, in tokens or shares of tokens; 0: no estimate. `most_experts`: limit per device.
 ///
-/// An expert gets devices in proportion to its popularity, n_e = devices x popularity / sum: whole ones for itself, and
-/// the rest of n_e, as every expert with n_e < 1, on devices that it shares. These are packed first-fit decreasing into
-/// as few devices as they fill; what fits nowhere is split over the devices with most room. Experts without an
-/// estimate go to the devices with the fewest experts. Of equal choices the first counts, so that all ranks place
-/// alike. If the uniform placement is no slower, that is returned. Devices get the experts that they hold under the
-/// uniform placement where that costs nothing.
+/// An expert gets devices in proportion to its popularity, n_e = devices x popularity / sum: floor(n_e) devices of its
+/// own, and for the rest of n_e a share of devices with several experts. These rests are packed by first-fit
+/// decreasing; a rest that fits nowhere is split over the devices with the most room. Experts without an estimate go to
+/// the devices with the fewest experts. Of equal choices the first is taken, so all ranks find the same placement. If
+/// the uniform placement is no slower, it is returned. Devices keep experts of the uniform placement if that costs
+/// nothing.
 ///
-/// Throws BadInput for no popularity, a negative one, or fewer than experts places on all devices.
+/// Throws BadInput if `popularity` is empty or has a negative value, or if all devices together have too few places.
 ExpertPlacement place_experts(std::span<const double> popularity, int devices, int most_experts);
 
-/// Returns the tokens that a device computes of each expert it holds, by device, then as ExpertPlacement has them:
-/// whole tokens in proportion to the shares, the largest remainders rounded up.
+/// Returns, for each device and each of its experts (in the order of ExpertPlacement), the number of tokens that it
+/// computes: in proportion to the shares, with the largest remainders rounded up. `counts`: tokens of each expert.
 std::vector<std::vector<int64_t>> split_tokens(const ExpertPlacement& placement, std::span<const int64_t> counts);
 
-/// Returns the tokens of the device that has most, where the shares split an expert's tokens exactly.
+/// Returns the number of tokens on the device with the most, without rounding each expert's tokens to whole ones.
 double most_tokens(const ExpertPlacement& placement, std::span<const double> popularity);
 
-/// Returns the `count` most popular experts, the first of equal ones first.
+/// Returns the `count` most popular experts in descending order; of equally popular ones, the first comes first.
 std::vector<int> most_popular(std::span<const double> popularity, int count);
 
 }  // namespace moe

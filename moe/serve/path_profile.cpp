@@ -11,11 +11,11 @@
 namespace moe {
 namespace {
 
-constexpr int kBits = 36;  // of an estimate's terms
+constexpr int kBits = 36;  // fraction bits of an estimate's terms
 
 using Choice = std::pair<uint64_t, int32_t>;  // the path of a token, and the expert that it chose
 
-// Adds how often the tokens of one path chose each expert; `choices` ascend.
+// Adds the followers of one path: the share of its tokens that chose each expert. `choices` must be sorted.
 void add_followers(std::span<const Choice> choices, std::vector<PathProfile::Follower>& followers) {
   const auto first = std::ssize(followers);
   for (size_t begin = 0, end = 0; begin < choices.size(); begin = end) {
@@ -28,7 +28,8 @@ void add_followers(std::span<const Choice> choices, std::vector<PathProfile::Fol
 
 }  // namespace
 
-// Calls body(token, number of its path) for tokens of a trace. A path is a number with a digit a layer.
+// Calls body(token, number of its path) for tokens of a trace. The number of a path has one digit per layer, in base
+// `experts`.
 template <class Body>
 void PathProfile::each_token(const RoutingTrace& trace, int layer, int64_t first, int64_t count, Body body) const {
   for (int64_t token = first; token < first + count; ++token) {
@@ -75,7 +76,7 @@ void PathProfile::count(const RoutingTrace& profiled, int layer) {
   for (const Path& path : paths) own.table[place_of(own.table, path.number)] = path;
 }
 
-// Returns the place where a path is, or would be.
+// Returns the place of a path in the hash table or, if it is missing, the free place for it.
 size_t PathProfile::place_of(std::span<const Path> table, uint64_t number) {
   const size_t last = table.size() - 1;
   size_t at = (number * 0x9e3779b97f4a7c15U >> (63 - std::bit_width(last >> 1))) & last;  // Fibonacci hashing (Knuth)

@@ -60,7 +60,7 @@ void read_routed_tokens(const std::string& path, const ExpectedChoices& expected
     try {
       reader.read_header(io::ignore_no_column, "token", "layer", "experts");
     } catch (const io::error::base&) {
-      bad_input("{}: found no such columns in the first line, expected {}", path, kExpectedTrace);
+      bad_input("{}: found other columns in the first line, expected {}", path, kExpectedTrace);
     }
     RoutedToken line;
     for (std::string text; reader.read_row(line.token, line.layer, text);) {
@@ -116,7 +116,7 @@ RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t ba
         found.push_back({line.layer, line.token, line.experts.front(), number});
         tokens = std::max(tokens, line.token + 1);
       });
-  require<BadInput>(!found.empty(), "{}: found no token, expected some", path);
+  require<BadInput>(!found.empty(), "{}: found no token, expected at least one", path);
   std::ranges::stable_sort(found, {}, [](const Choice& c) { return std::pair(c.layer, c.token); });
   RoutingTrace trace{0, experts, batch_tokens, {}};
   for (size_t i = 0; i < found.size() || i % tokens != 0; ++i) {
@@ -125,7 +125,8 @@ RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t ba
     const bool is_twice = !is_there && i > 0 && i < found.size() && found[i].layer == found[i - 1].layer &&
                           found[i].token == found[i - 1].token;
     if (is_twice)
-      bad_input("{}:{}: token {} of layer {} is there twice", path, found[i].line, found[i].token, found[i].layer);
+      bad_input("{}:{}: found token {} of layer {} twice, expected it once", path, found[i].line, found[i].token,
+                found[i].layer);
     require<BadInput>(is_there, "{}: layer {}: found no token {}, expected 0 to {}", path, layer, token, tokens - 1);
     if (token == 0) trace.choices.emplace_back();
     trace.choices.back().push_back(found[i].expert);
@@ -154,7 +155,8 @@ void write_routing_trace(const RoutingTrace& trace, const std::string& path) {
 
 namespace {
 
-// Adds, for each group of tokens with the same expert in `layer`, the shares of its most popular experts in the next.
+// For each group of tokens with the same expert in `layer`, adds to `first` and `two` the shares of the group that
+// prefer its most popular expert, or its two most popular ones, in the next layer.
 void add_patterns(const RoutingTrace& trace, size_t layer, std::vector<double>& first, std::vector<double>& two) {
   const size_t experts = static_cast<size_t>(trace.experts);
   std::vector<std::vector<int64_t>> next(experts, std::vector<int64_t>(experts));

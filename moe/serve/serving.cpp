@@ -13,16 +13,18 @@ namespace {
 
 constexpr std::array<ServingVariant, 5> kVariants{{
     {.name = "uniform", .summary = "experts stay on their devices"},
-    {.name = "ideal", .summary = "uniform, with a gate that sends every expert as many tokens", .balanced = true},
+    {.name = "ideal",
+     .summary = "uniform, with a gate that sends every expert the same number of tokens",
+     .balanced = true},
     {.name = "lina-serve",
-     .summary = "placed by estimated popularity, and again where the gate's choices differ",
+     .summary = "placed by estimated popularity, and again if the gate's choices differ",
      .estimates = true,
      .fine_tunes = true},
-    {.name = "no-estimation", .summary = "placed behind every gate, by its choices", .fine_tunes = true},
-    {.name = "no-fine-tuning", .summary = "placed by estimated popularity alone", .estimates = true},
+    {.name = "no-estimation", .summary = "placed after every gate, by its choices", .fine_tunes = true},
+    {.name = "no-fine-tuning", .summary = "placed only by estimated popularity", .estimates = true},
 }};
 
-// Adds the tasks of layer after layer.
+// Builds the plan of a batch, layer by layer.
 class ServingBuilder {
  public:
   explicit ServingBuilder(const Groups& groups) {
@@ -91,7 +93,7 @@ class ServingBuilder {
 
   Structure structure_;
   int layer_ = 0, output_ = -1;
-  std::vector<int> copied_;  // copies of weights that the next expert waits for
+  std::vector<int> copied_;  // weight copies that the next expert task waits for
 };
 
 Work served_work(const Task& task, const LayerCase& shape) {
@@ -103,7 +105,7 @@ Work served_work(const Task& task, const LayerCase& shape) {
     case TaskKind::serve_schedule:
       return {};
     case TaskKind::serve_swap:
-      return {Op::copy, GroupKind::none, 0, 0, 0};  // as many experts as a batch needs
+      return {Op::copy, GroupKind::none, 0, 0, 0};  // priced per batch, by the copied experts
     default:
       return work_of(task, shape, {});
   }
@@ -243,13 +245,13 @@ double Serving::seconds(const Task& task, const PlacedLayer& layer, size_t rank)
   const ServingCosts& costs = setup_.costs;
   switch (task.kind) {
     case TaskKind::dispatch:
-    case TaskKind::combine: {  // a rank's link carries what it sends and what it receives at once
+    case TaskKind::combine: {  // a link sends and receives at the same time, so the larger of the two counts
       int64_t received = 0;
       for (const int64_t tokens : layer.tokens[rank]) received += tokens;
       const int64_t own = pricer_.shape().layer.batch * pricer_.shape().layer.seq;
       return row_seconds(task.kind, static_cast<double>(std::max(own, received)));
     }
-    case TaskKind::expert: {  // one after another
+    case TaskKind::expert: {  // a device computes its experts one after another
       double sum = 0;
       for (const int64_t tokens : layer.tokens[rank])
         if (tokens > 0) sum += row_seconds(task.kind, static_cast<double>(tokens));
@@ -274,7 +276,7 @@ double Serving::seconds(const Task& task, const PlacedLayer& layer, size_t rank)
 void Serving::add_memory(const std::vector<PlacedLayer>& layers, ServingResult& result) const {
   for (size_t d = 0; d < home_.devices.size(); ++d) {
     const auto home = static_cast<int64_t>(layers.size() * home_.devices[d].size());
-    int64_t most = 0, before = 0;  // weights of a layer are copied while those of the layer before are still used
+    int64_t most = 0, before = 0;  // weights of a layer are copied while those of the previous layer are still in use
     for (const PlacedLayer& layer : layers) {
       int64_t own = 0;
       for (const std::vector<int>& swapped : layer.swapped) own += swapped.empty() ? 0 : swapped[d];

@@ -82,7 +82,8 @@ RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t 
       const std::vector<int32_t> experts = experts_of_classes(source, layer);
       const uint64_t stream = stream_of("class in a layer", static_cast<uint64_t>(layer));
       for (size_t t = 0; t < of_token.size(); ++t) {
-        // One number says whether the token keeps its class, and else, scaled back to [0, 1), which it has instead.
+        // One random number decides both whether the token keeps its class and, scaled back to [0, 1), its class
+        // otherwise.
         const double drawn = random_uniform(source.seed, stream, first_token + t);
         const bool keeps = drawn < source.correlation;
         const size_t of = keeps ? of_token[t] : classes.at((drawn - source.correlation) / (1 - source.correlation));
@@ -97,7 +98,7 @@ double best_guess_accuracy(const RoutingSource& source, int layer, int path) {
   check_source(source);
   const std::vector<double> shares = class_shares(source);
   const size_t n = shares.size();
-  // chance[i][c][e]: that a token of class c goes to expert e, in the ith layer from the path's first on.
+  // chance[i][c][e]: the probability that a token of class c goes to expert e in the i-th layer of the path.
   std::vector<std::vector<std::vector<double>>> chance;
   for (int i = layer - path; i <= layer; ++i) {
     const std::vector<int32_t> experts = experts_of_classes(source, i);
@@ -116,7 +117,7 @@ double best_guess_accuracy(const RoutingSource& source, int layer, int path) {
       for (size_t e = 0; e < n; ++e) next[e] += joint * chance.back()[c][e];
     }
     right += *std::ranges::max_element(next);
-    more = false;  // the next path, as a number with a digit a layer
+    more = false;  // counts up to the next path, a number with one digit per layer
     for (size_t& digit : experts) {
       more = ++digit < n;
       if (more) break;

@@ -1,6 +1,6 @@
 #pragma once
-// Synthetic routing, for where no trace was recorded: tokens of hidden classes, each with an expert of its own in every
-// layer. Everything is drawn by (seed, token, layer) alone.
+// Synthetic routing traces. Tokens belong to hidden classes, and each class has its own expert in every layer. Random
+// numbers depend only on (seed, token, layer).
 #include <cstdint>
 #include <vector>
 
@@ -8,14 +8,15 @@
 
 namespace moe {
 
-/// What is drawn. There are as many classes as experts. A token's class is the rank of a Zipf law; in each layer the
-/// classes have different experts, in an order of the layer's own. In a layer a token goes, with the probability
-/// `correlation`, to the expert of its class, else to that of a class drawn anew.
+/// The distribution of the traces. There are as many classes as experts, and their shares of the tokens follow a Zipf
+/// law. In each layer, a random permutation assigns experts to classes. A token goes to the expert of its class with
+/// probability `correlation`, else to that of another randomly drawn class.
 struct RoutingSource {
   int layers = 12, experts = 16;
-  double skew = 0.42;         // Zipf's exponent of the classes; 0: all alike
-  double correlation = 0.62;  // 0: layers are independent; 1: the expert of one layer tells all others
-  double drift = 0.25;        // of classes from batch to batch: standard deviation of the logarithm of their shares
+  double skew = 0.42;         // Zipf's exponent of the classes' shares; 0: equal shares
+  double correlation = 0.62;  // 0: layers are independent; 1: the expert in one layer determines those in all others
+  /// Variation of the classes' shares from batch to batch: standard deviation of their logarithms.
+  double drift = 0.25;
   uint64_t seed = 1;
 };
 
@@ -23,8 +24,8 @@ struct RoutingSource {
 /// field: `layers`, `experts` below 1, `skew` or `drift` outside [0, 10], `correlation` outside [0, 1].
 RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t batch_tokens, int64_t first_batch = 0);
 
-/// Returns how often the best possible guess of a token's expert in `layer`, given those in the `path` layers before it
-/// and the source, is right. Of a source without drift; takes experts^(path + 2) steps.
+/// Returns the probability that the best possible guess of a token's expert in `layer` is right, given the source and
+/// the token's experts in the `path` previous layers. `source` must have no drift. Takes experts^(path + 2) steps.
 double best_guess_accuracy(const RoutingSource& source, int layer, int path);
 
 }  // namespace moe

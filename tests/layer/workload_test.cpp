@@ -173,7 +173,7 @@ TEST_F(TraceTest, NamesFileAndLineOfWhatIsWrong) {
   for (const std::string_view experts : {"4 0", "-1 0", "2 2", "1", "0 1 2", "0;1", "", "0 x"})
     EXPECT_EQ(complaint_of(fmt::format("{}7,0,{}\n", good, experts)),
               fmt::format("{}:9: experts: found '{}', expected 2 different ones from 0 to 3", path(), experts));
-  EXPECT_EQ(complaint_of("0,0,0 1\n0,0,0 1\n"), path() + ":3: token 0 of layer 0 is there twice");
+  EXPECT_EQ(complaint_of("0,0,0 1\n0,0,0 1\n"), path() + ":3: found token 0 of layer 0 twice, expected it once");
   for (const std::string_view line : {"x,0,0 1", "0,0", "0,0,0 1,2", "-1,0,0 1"}) {
     const std::string found = complaint_of(std::string(line) + "\n");
     EXPECT_TRUE(found.starts_with(path() + ":")) << found;

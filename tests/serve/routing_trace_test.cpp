@@ -59,10 +59,10 @@ TEST(RoutingTrace, ComesBackAsItWasWritten) {
 TEST(RoutingTrace, NamesTheLineOrTokenThatIsWrong) {
   const std::string head = "token,layer,experts\n";
   const std::string no_header =
-      ": found no such columns in the first line, expected a routing trace (CSV: token,layer,experts)";
+      ": found other columns in the first line, expected a routing trace (CSV: token,layer,experts)";
   EXPECT_EQ(error_of(""), no_header);
   EXPECT_EQ(error_of("a,b,c\n"), no_header);
-  EXPECT_EQ(error_of(head), ": found no token, expected some");
+  EXPECT_EQ(error_of(head), ": found no token, expected at least one");
   EXPECT_EQ(error_of(head + "0,0,4\n"), ":2: experts: found '4', expected different ones from 0 to 3");
   EXPECT_EQ(error_of(head + "0,0,1 1\n"), ":2: experts: found '1 1', expected different ones from 0 to 3");
   EXPECT_EQ(error_of(head + "0,0,one\n"), ":2: experts: found 'one', expected different ones from 0 to 3");
@@ -71,7 +71,7 @@ TEST(RoutingTrace, NamesTheLineOrTokenThatIsWrong) {
             ":2: experts: found '1 9999999999', expected different ones from 0 to 3");
   EXPECT_EQ(error_of(head + "18446744073709551615,0,1\n"),
             ":2: token: found 18446744073709551615, expected less than 4611686018427387904");
-  EXPECT_EQ(error_of(head + "0,0,1\n0,0,2\n"), ":3: token 0 of layer 0 is there twice");
+  EXPECT_EQ(error_of(head + "0,0,1\n0,0,2\n"), ":3: found token 0 of layer 0 twice, expected it once");
   EXPECT_EQ(error_of(head + "0,0,1\n2,0,2\n"), ": layer 0: found no token 1, expected 0 to 2");
   EXPECT_EQ(error_of(head + "0,0,1\n1,0,2\n0,1,2\n"), ": layer 1: found no token 1, expected 0 to 1");
   EXPECT_EQ(error_of(head + "0,1,1\n1,1,2\n"), ": layer 0: found no token 0, expected 0 to 1");
