@@ -1,6 +1,6 @@
 #pragma once
-// The present speed of the ranks' cores relative to their best. Other guests of a machine's host, heat and power slow
-// all of its cores for seconds, and a process can read little about it.
+// Probes of the current speed of the ranks' cores relative to their best. Other guests of the host, heat and power
+// limits slow all cores of a machine for seconds, and a process cannot read that from the system.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -14,8 +14,8 @@ namespace moe::measure {
 class CoreProbe {
  public:
   CoreProbe();
-  /// Returns the seconds of this thread's processor time that the work takes, 0.1 to 0.5 ms in an optimized build.
-  /// Waiting for a core is not included.
+  /// Does the work and returns its CPU time on this thread in seconds, 0.1 to 0.5 ms in an optimized build. Waiting for
+  /// a core does not count.
   double seconds();
 
  private:
@@ -29,39 +29,40 @@ inline constexpr double kSlowCores = 1.1;
 /// The best time of a probe on each rank so far.
 class CoreTimes {
  public:
-  /// Takes probes, [rank][round], of equally many ranks in each call. Returns the ratio of the median probe to the best
-  /// so far, on the rank with the largest ratio: at least 1, and 1 at first; 0 if the clock is too coarse.
+  /// Adds probes [rank][round], always of the same ranks. Returns the ratio of a rank's median probe to its best so
+  /// far, for the rank with the largest ratio: at least 1, exactly 1 in the first call; 0 if the clock is too coarse.
   double add(const std::vector<std::vector<double>>& probe_s);
 
-  /// Returns the ratio of the best so far to the best of `later`, on the rank with the largest ratio; at least 1. Above
-  /// kSlowCores, all measurements until now were on slow cores.
+  /// Returns the ratio of the best time so far to the best of `later`, for the rank with the largest ratio; at least 1.
+  /// If it exceeds kSlowCores, all measurements so far were on slow cores.
   double over(const CoreTimes& later) const;
 
-  /// Uses one of the eight repeats that a run of the program has for passes on slow cores: cores that stay slow are a
-  /// property of the machine. Returns false if none is left.
+  /// Uses one of the eight repeats that a run of the program has for passes on slow cores; returns false if none is
+  /// left. Cores that stay slow are a property of the machine.
   bool takes_repeat() { return repeats_left_-- > 0; }
 
  private:
-  std::vector<double> best_s_;  // by rank: the best median
+  std::vector<double> best_s_;  // for each rank, its best median
   int repeats_left_ = 8;
 };
 
-/// Makes Google Benchmark run all benchmarks registered later in turns: the repetitions of all, shuffled.
+/// Makes Google Benchmark run the repetitions of all benchmarks that are registered later in random order, instead of
+/// one benchmark after the other.
 void interleave_repetitions();
 
 // The ranks of a benchmark.
 
-/// The kind of the ranks: threads of this process, which share one GPU, or the processes of a run, one rank each.
+/// The ranks: threads of this process, which share one GPU, or the processes of a run with one rank each.
 struct BenchRanks {
   World* processes = nullptr;  // all processes make the same calls; null: threads
   DeviceKind device = DeviceKind::cpu;
-  int threads = 1;  // threads with which each rank computes on the CPU
+  int threads = 1;  // CPU threads per rank
   AttentionBy attention = AttentionBy::own;
-  std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // speeds in all measurements on these ranks
+  std::shared_ptr<CoreTimes> cores = std::make_shared<CoreTimes>();  // core speeds in all measurements on these ranks
 
-  /// Returns whether this process decides by the clock, and keeps the results.
+  /// Returns whether this process makes decisions that depend on the clock, and keeps the results.
   bool is_leader() const { return processes == nullptr || moe::is_leader(*processes); }
-  /// Returns the least of all processes' `own`; all of them call it.
+  /// Returns the minimum of `own` over all processes; all of them must call it.
   double least(double own) const {
     if (processes == nullptr) return own;
     for (const auto& found : gather(*processes, std::vector<std::vector<double>>{{own}}))

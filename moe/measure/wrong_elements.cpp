@@ -8,7 +8,7 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kRoundings = 8;  // times the root of the number of terms, as errors of either sign grow
+constexpr double kRoundings = 8;  // roundings per square root of the number of terms, because errors have random signs
 constexpr int64_t kSampledRows = 24;
 
 double rounding_of(DType dtype) {
@@ -33,7 +33,7 @@ SumCheck::SumCheck(std::string what, int64_t terms, DType stored, DType sums)
 
 void SumCheck::compare(int64_t element, double found, const ExactSum& expected, WrongElements& wrong) const {
   const double tolerance = of_size_ * expected.size + of_value_ * std::abs(expected.value);
-  if (std::abs(found - expected.value) <= tolerance) return;  // NaN compares false
+  if (std::abs(found - expected.value) <= tolerance) return;  // false for NaN
   if (wrong.count++ == 0)
     wrong.first = fmt::format("{}, element {}: found {}, expected {}", what_, element, found, expected.value);
 }

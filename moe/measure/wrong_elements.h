@@ -1,5 +1,5 @@
 #pragma once
-// Checks results before anything is timed.
+// Checks of results before anything is timed.
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -9,20 +9,21 @@
 
 namespace moe::measure {
 
-/// The number of values that differ from the right result.
+/// The number of wrong elements in a result, and a description of the first one.
 struct WrongElements {
   int64_t count = 0;
-  std::string first;  // the first wrong value: its place, what was found and expected; empty: none
+  std::string first;  // position, found and expected value of the first; empty if there is none
 };
 
-/// The exact value of a sum of products, in float64, and the size of its terms, by which rounding is judged.
+/// The exact value of a sum of products in float64, and the sum of its terms' magnitudes, which limits the rounding
+/// error.
 struct ExactSum {
   double value = 0, size = 0;
   void add(double a, double b = 1) { value += a * b, size += std::abs(a * b); }
 };
 
-/// Compares numbers with their exact sums. A number is right if it is off by no more than rounding in `sums` (float32
-/// or float64), in any order of `terms` terms, and in the type that it is stored in.
+/// Compares numbers with their exact sums. A number is right if its error can be explained by rounding: of `terms`
+/// terms summed in type `sums` (float32 or float64) in any order, and of the result in the type `stored`.
 class SumCheck {
  public:
   SumCheck(std::string what, int64_t terms, DType stored, DType sums);
@@ -33,14 +34,14 @@ class SumCheck {
   double of_size_, of_value_;
 };
 
-/// Returns `count` of [0, size), spread evenly, the first and the last among them; all if `size` is no larger.
+/// Returns `count` evenly spread numbers of [0, size), including the first and the last; all if `size` <= `count`.
 std::vector<int64_t> spread_over(int64_t size, int64_t count);
 
-/// Returns an element of a float32 or float64 matrix in the host's memory, as Matrix reads it.
+/// Returns an element of a float32 or float64 matrix in the host's memory, considering Matrix's layout.
 double element_of(const Matrix& m, int64_t row, int64_t col);
 
-/// Checks elements of out = a b, spread over all of it, against the sums that define them; matrices in the host's
-/// memory, of float32 or float64. `stored`: the type that `out` was rounded to.
+/// Checks a sample of the elements of out = a b against their exact sums. The matrices are in the host's memory, in
+/// float32 or float64. `stored`: the type that `out` was rounded to.
 WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out, DType stored);
 
 }  // namespace moe::measure

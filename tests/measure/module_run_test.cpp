@@ -61,10 +61,11 @@ TEST(ModuleRun, WrongGradientsAndRunsThatDifferAreFound) {
   right.run(Phase::backward);
   EXPECT_EQ(repeated_run_error(right, Phase::backward), "");
   zero.run(Phase::backward);
-  EXPECT_EQ(repeated_run_error(zero, Phase::backward), "found zeros alone");
+  EXPECT_EQ(repeated_run_error(zero, Phase::backward), "found only zeros, expected other numbers too");
   drifting.drift = 1e-9;
   drifting.run(Phase::backward);
-  EXPECT_EQ(repeated_run_error(drifting, Phase::backward), "run again, the numbers differ");
+  EXPECT_EQ(repeated_run_error(drifting, Phase::backward),
+            "found different numbers in a second run, expected equal ones");
   Twice infinite(INFINITY);
   infinite.run(Phase::backward);
   EXPECT_EQ(repeated_run_error(infinite, Phase::backward), "found numbers that are not finite");

@@ -10,13 +10,13 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kKernelSampleS = 0.03;  // seconds of a sample, filled with runs of short kernels
+constexpr double kKernelSampleS = 0.03;  // seconds of a sample; short kernels run several times in it
 constexpr double kSlowS = 0.5;           // seconds of one run
 constexpr int kSlowRepetitions = 2;
 
 using Body = std::function<void(const Kernel&, benchmark::State&)>;
 
-// Keeps Google Benchmark's results: seconds of one run, one number per repetition.
+// Collects Google Benchmark's results: seconds of one run of each kernel, one number per repetition.
 class Race : public benchmark::BenchmarkReporter {
  public:
   ~Race() override { benchmark::ClearRegisteredBenchmarks(); }
@@ -135,7 +135,7 @@ void KernelBench::run(std::span<const Kernel> group) {
       benchmark.UseRealTime()->MinTime(kKernelSampleS);
   }
   timed.run();
-  for (const Kernel* kernel : open)  // Google Benchmark runs all that are registered
+  for (const Kernel* kernel : open)  // Google Benchmark then runs all registered kernels
     if (kernel->warm_seconds && wrong.at(kernel->key()).count == 0)
       warm.add(*kernel, run_warm).Repetitions(repetitions_)->UseManualTime()->Iterations(1);
   warm.run();
@@ -157,7 +157,7 @@ double KernelBench::least(const KernelBound& bound) const {
   double sum = 0;
   for (const std::string& key : bound.kernels) {
     const auto known = least_s_.find(key);
-    if (known == least_s_.end()) return 0;  // the bound's kernel was wrong
+    if (known == least_s_.end()) return 0;  // a kernel of the bound had a wrong result
     sum += known->second;
   }
   return sum;

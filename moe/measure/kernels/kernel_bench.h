@@ -1,6 +1,6 @@
 #pragma once
-// Times kernels on one thread or one GPU: each is run once and its result checked, and only right ones are timed,
-// through Google Benchmark, and recorded.
+// A benchmark of kernels on one thread or one GPU. Each kernel is run once and its result checked; correct kernels are
+// timed through Google Benchmark and recorded.
 #include <functional>
 #include <map>
 #include <span>
@@ -12,24 +12,25 @@
 
 namespace moe::measure {
 
-/// The bound of a kernel: other kernels, and the share of their speed that it reaches.
+/// The speed limit of a kernel, given by other kernels, and the share of it that the kernel reaches.
 struct KernelBound {
   std::string name;                  // "memcpy"
-  std::vector<std::string> kernels;  // keys of the kernels whose times are added up
+  std::vector<std::string> kernels;  // keys of the kernels whose times, added up, are the bound
   std::function<double(double seconds, double of)> share;
 };
 
 struct Kernel {
   std::string name;        // "tutel order"
   int64_t width = 0;       // M
-  Fields shape = {};       // other fields that identify it in its record
-  double bytes = 0;        // bytes moved; 0: not bound by memory
-  KernelBound bound = {};  // without kernels: no bound
+  Fields shape = {};       // further fields that identify the kernel in its record
+  double bytes = 0;        // bytes read and written; 0: not bound by memory
+  KernelBound bound = {};  // no bound if it has no kernels
   std::function<void()> run = {};
   std::function<WrongElements()> check = {};  // checks the result of the first run
-  std::function<double()> seconds = {};       // seconds of one run, by a GPU's clock; none: by the host's
-  std::function<double()> warm_seconds = {};  // the same if caches have the data of the last run; none: not measured
-  std::vector<TensorView> written = {};       // all of the kernel's outputs
+  std::function<double()> seconds = {};       // measures one run by the GPU's clock; empty: the host's clock is used
+  /// As `seconds`, with the last run's data in the caches; empty: not measured.
+  std::function<double()> warm_seconds = {};
+  std::vector<TensorView> written = {};  // all outputs of the kernel
 
   std::string key() const;  // "kernel/1024/tutel order"
 };
@@ -39,17 +40,18 @@ struct KernelSamples {
   std::vector<double> seconds, warm = {};
 };
 
-/// Returns the record of a kernel that took these seconds; that of a wrong one has no number. `of`: seconds of its
+/// Returns the record of a kernel with these samples; the record of a wrong kernel has no times. `of`: seconds of its
 /// bound, 0: unknown.
 CaseRecord record_of(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples, double of);
 
 class KernelBench {
  public:
-  /// `repetitions`: samples of each kernel, in turns; a kernel that takes half a second or more gets at most two.
+  /// `repetitions`: number of samples of each kernel; a kernel that takes half a second or more gets at most two.
   KernelBench(RecordWriter& writer, int repetitions) : writer_(writer), repetitions_(repetitions) {}
 
-  /// Checks, times and records the kernels that the writer does not have yet. Kernels of a group take turns, so that
-  /// the machine's state affects all of them alike. A bound's kernels must be in this group or an earlier one.
+  /// Checks, times and records the kernels that the writer's run does not have yet. Samples of a group's kernels are
+  /// interleaved, so that the machine's state affects all of them alike. A bound's kernels must be in this or an
+  /// earlier group.
   void run(std::span<const Kernel> group);
 
   const std::vector<CaseRecord>& records() const { return records_; }
@@ -61,7 +63,7 @@ class KernelBench {
   RecordWriter& writer_;
   int repetitions_;
   std::vector<CaseRecord> records_;
-  std::map<std::string, double> least_s_;  // least seconds, by key
+  std::map<std::string, double> least_s_;  // by key: smallest seconds
 };
 
 }  // namespace moe::measure

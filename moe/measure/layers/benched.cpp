@@ -10,7 +10,7 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kUneven = 0.01;  // the median pass may exceed the fastest by this share
+constexpr double kUneven = 0.01;  // limit for the share by which the median pass exceeds the fastest
 
 void divide(std::vector<TaskTime>& times, double dilation) {
   for (TaskTime& t : times) t = {t.start_s / dilation, t.end_s / dilation};

@@ -1,5 +1,5 @@
 #pragma once
-// One schedule of a benchmark, from its verification to its times.
+// The state of one schedule in a benchmark, from its verification to its times.
 #include <memory>
 #include <optional>
 #include <vector>
@@ -11,22 +11,22 @@
 
 namespace moe::measure {
 
-/// The attempts at passes that something else disturbs.
+/// Largest number of attempts to time passes that other work on the machine disturbs.
 inline constexpr int kAttempts = 3;
-/// The factor of a disturbed schedule's next passes, because delays matter less in longer ones.
+/// Factor on the dilation after a disturbed attempt, because delays matter less in longer passes.
 inline constexpr double kLonger = 2;
 
-// Fills a plan's MeasuredRun from its passes on all ranks.
+// Functions that fill a MeasuredRun from passes on all ranks.
 
-/// Sets all fields of `run` that follow from passes, using its plan and its dilation. `in_step`: the tasks ran in step
-/// (rank_run.h).
+/// Sets all fields of `run` that are derived from passes; it must have its plan and dilation. `in_step`: every task
+/// began on all ranks together (rank_run.h).
 void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
 
-/// Returns a number that is larger for a more disturbed run: for a paced run the excess of the median pass over the
-/// fastest one, divided by the latter; for others the slowdown of the cores.
+/// Returns a measure of the disturbance of a run, larger for more disturbed runs: for a paced run, the excess of the
+/// median pass over the fastest one, divided by the latter; for others, the slowdown of the cores.
 double disturbance(const MeasuredRun& run);
 
-/// Returns the mean micro-ops of each pass's forward, in seconds of the model.
+/// Returns, for each pass, the mean seconds of its forward's micro-ops, divided by the dilation.
 std::vector<MicroOpTimes> micro_op_times(const PassTimes& passes, const std::vector<RankMachine>& machines,
                                          const MeasuredRun& run);
 
@@ -34,29 +34,30 @@ std::vector<MicroOpTimes> micro_op_times(const PassTimes& passes, const std::vec
 struct PackedPlan {
   const PlannedRun* planned = nullptr;
   Plan runs = {};
-  Plan proven = {};                     // a smaller layer's, where the reference of the one that is timed is too large
-  std::vector<RankTimes> unpaced = {};  // by pass, where a pace is to be chosen
+  /// The plan that is verified: a smaller layer's if the timed layer is too large for a reference.
+  Plan proven = {};
+  std::vector<RankTimes> unpaced = {};  // for each unpaced pass, from which the dilation is chosen
 };
 
 struct Benched {
-  std::vector<PackedPlan> plans;  // by doublings of the experts per device; `current` runs
+  std::vector<PackedPlan> plans;  // entry i has 2^i times as many experts per device; `current` is the one that runs
   size_t current = 0;
-  std::optional<PackingController> controller;  // none: experts stay where they are
-  size_t recorded = 0;                          // passes of the current plan that it knows
+  std::optional<PackingController> controller;  // empty: experts don't move
+  size_t recorded = 0;                          // number of the current plan's passes that `controller` has recorded
   MeasuredRun run;
-  std::optional<MeasuredRun> best;              // the least disturbed attempt whose tasks kept their paces
-  std::unique_ptr<Pacer> pacer;                 // null: its tasks don't slow each other down
+  std::optional<MeasuredRun> best;              // the least disturbed attempt without too many overruns
+  std::unique_ptr<Pacer> pacer;                 // null: tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // ranks of this process
-  std::vector<PassNumbers> timed;               // timed passes, by rank here
-  std::vector<std::vector<double>> replayed;    // seconds of replayed passes, by rank here
+  std::vector<PassNumbers> timed;               // timed passes, for each rank of this process
+  std::vector<std::vector<double>> replayed;    // seconds of replayed passes, for each rank of this process
   Training training;
 
-  /// Keeps the run if it is less disturbed than all earlier ones.
+  /// Keeps the run as `best` if it is valid and less disturbed than all earlier ones.
   void keep_best() {
     const bool valid = overrun_share(run) <= kOverrunLimit;
     if (valid && (!best || disturbance(run) < disturbance(*best))) best = run;
   }
-  /// Replaces the run by the one that keep_best kept, if any; `attempt` counts the repeats before the last run.
+  /// Replaces the run by `best`, if there is one. `attempt`: number of repeats before the last run.
   void use_best(int attempt) {
     if (!best) return;
     run = *best;
@@ -71,15 +72,15 @@ struct Benched {
   }
 };
 
-/// A limit of wall time on which all ranks agree at the same point, although their clocks differ.
+/// A limit of wall time about which all ranks decide together, although their clocks differ.
 class TimeLimit {
  public:
   TimeLimit() = default;
   /// Starts now. `most_s` 0: no limit.
   explicit TimeLimit(double most_s) : most_s_(most_s), begin_s_(now_s()) {}
-  /// Returns whether the limit is exceeded on any rank. All ranks call it, on their own threads.
+  /// Returns whether the limit is exceeded on any rank. All ranks must call it, on their own threads.
   bool exceeded(Device& device, Communicator& everyone, Stream& stream) const;
-  /// Does the same for callers outside of World::run. All processes call it.
+  /// The same for callers outside of World::run. All processes must call it.
   bool exceeded(World& world) const;
 
  private:

@@ -19,8 +19,8 @@
 namespace moe::measure {
 namespace {
 
-constexpr int kProvingPasses = 2;  // the second sums the dense gradients of the first
-constexpr int kUnpacedPasses = 7;  // show the time of the work under a pace; they warm up the paced passes too
+constexpr int kProvingPasses = 2;  // the second pass sums the dense gradients of the first
+constexpr int kUnpacedPasses = 7;  // they measure the work under the paces, and warm up for the paced passes
 
 // A range [begin, end) of pass numbers; each attempt numbers its passes from 0.
 struct Passes {
@@ -57,17 +57,17 @@ class LayerBench {
 
  private:
   bool trains() const { return settings_.training.text != nullptr; }
-  // Paced passes show disturbances by their paces.
+  // Returns whether cores are probed: disturbances of paced passes are visible without probes.
   bool probes() const { return !settings_.emulated && settings_.ranks.device == DeviceKind::cpu; }
   World& world() { return settings_.ranks.processes ? *settings_.ranks.processes : *threads_; }
   // Returns the index of the rank among the ranks of this process.
   size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
 
-  // Decides what runs, and what of it is proven.
+  // Sets a schedule's plans: those that are timed, and those that are verified.
   void plan(const PlannedRun& planned, int most_packing, Benched& each) {
     const Plan& asked = planned.plan;
     const int64_t mask = asked.shape.layer.causal ? 0 : 1;
-    // A small model has only the tokens of its text, and the mask if it needs one.
+    // The vocabulary of a model that trains has only the tokens of its text, and the mask if it needs one.
     const int64_t vocabulary =
         asked.vocabulary > 0 && trains() ? settings_.training.text->vocabulary() + mask : asked.vocabulary;
     std::vector<const Plan*> nominal{&asked};
@@ -116,7 +116,7 @@ class LayerBench {
     }
   }
 
-  // Proves the current plan of several, as which a training may go on, and leaves it.
+  // Verifies the current plan, one of several packings that a training may change to.
   void prove_packed(Benched& each, References& references) {
     make(each, each.plan().proven);
     if (!each.run.wrong) prove_run({world(), references, {}}, each.runs(), each.plan().proven, each.run);
@@ -155,7 +155,7 @@ class LayerBench {
     const BenchRanks& ranks = settings_.ranks;
     machines_ = settings_.emulated ? machines_apart(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
     const int64_t made = tensor_memory.made;
-    const int attempts = trains() ? 1 : kAttempts;  // a training step cannot be repeated
+    const int attempts = trains() ? 1 : kAttempts;  // training steps cannot be repeated
     limit_ = TimeLimit(settings_.most_timed_s);
     for (int attempt = 0; !open.empty(); ++attempt) {
       run_all_passes(open);
@@ -182,7 +182,7 @@ class LayerBench {
       if (!each.run.wrong && each.trains()) each.run.held_out_loss = each.training.held_out_loss(world(), each.runs());
   }
 
-  // Times all passes of the open schedules: those that were asked for, and more if they are too short to judge.
+  // Times all passes of the open schedules: the requested number, and more if passes are too short to judge.
   void run_all_passes(const std::vector<Benched*>& open) {
     for (Benched* each : open) {
       each->timed.assign(here_.size(), {});
@@ -207,7 +207,7 @@ class LayerBench {
     }
   }
 
-  // Returns up to which of all passes these go: to where experts may be packed, or the last.
+  // Returns the pass after which to stop: the next one after which experts may be packed, or the last.
   int end_of_steps(const std::vector<Benched*>& open, int begin) const {
     int64_t first = 0;
     for (const Benched* each : open)
@@ -216,7 +216,7 @@ class LayerBench {
     return first > 0 ? static_cast<int>(first) : settings_.iterations;
   }
 
-  // Lets the controllers decide after `step`, and experts move.
+  // Lets the controllers decide after `step`, and moves experts if they are packed.
   void pack(const std::vector<Benched*>& open, int step) {
     for (Benched* each : open)
       if (each->controller && each->controller->end_step(step)) move_experts(*each, step);
@@ -244,7 +244,7 @@ class LayerBench {
                                  .moving_s = settings_.emulated ? 0 : moved.seconds});
   }
 
-  // Returns how many passes fill the time that was asked for, of those that ran.
+  // Returns the number of passes that fill the requested time, judging by the passes so far.
   int passes_to_fill(const std::vector<Benched*>& open) const {
     double pass_s = 0;
     for (const Benched* each : open) pass_s += median(max_over_ranks(each->run.total_s));
@@ -273,11 +273,11 @@ class LayerBench {
     const int steps = settings_.iterations;
     std::vector<double>& losses = each.run.losses;
     losses = each.training.losses(world());
-    if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // else the time ran out
+    if (each.training.is_stopped() && static_cast<int>(losses.size()) < steps)  // otherwise the time limit was reached
       throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, each.training.stopped_by()));
   }
 
-  // Makes a layer on every rank, runs `plan` on it and completes its gradients.
+  // Creates a layer on every rank, runs `plan` on it and completes its gradients.
   void make(Benched& each, const Plan& plan, int passes = kProvingPasses) {
     const int64_t before = tensor_memory.live_bytes;
     tensor_memory.peak_bytes = before;
@@ -348,7 +348,7 @@ class LayerBench {
       paces.push_back(paces_of(*each));
       if (settings_.graphs) each->ranks[place(rank)]->record();
     }
-    // A GPU's first paced pass allocates what the later ones use.
+    // The first paced pass on a GPU allocates memory for the later ones, so it does not count.
     const bool is_ready = trains() || (settings_.emulated && settings_.ranks.device == DeviceKind::cpu);
     int first = trains() ? static_cast<int>(schedules.front()->training.first_step()) : is_ready ? 0 : -1;
     if (passes.begin > 0) first = passes.begin;
@@ -371,7 +371,7 @@ class LayerBench {
     }
   }
 
-  // Runs a pass of a schedule, also as a graph if graphs are measured; `counts`: its times are kept.
+  // Runs a pass of a schedule, and its replay as a graph if graphs are measured. `counts`: whether to keep its times.
   void timed_pass(int rank, Benched& each, const std::vector<double>& paces, bool counts, Communicator& everyone,
                   Stream& stream) {
     RankRun& mine = *each.ranks[place(rank)];
@@ -403,7 +403,8 @@ class LayerBench {
     PassTimes passes = read_passes(run.plan, gather(world(), each.timed));
     if (each.controller) record_steps(passes, each);
     take_times(std::move(passes), machines_, settings_.in_step, run);
-    const int64_t before = run.packings.empty() ? 0 : run.packings.back().first - 1;  // steps of other plans
+    // Number of steps with earlier packings.
+    const int64_t before = run.packings.empty() ? 0 : run.packings.back().first - 1;
     run.out_of_time = std::ssize(run.total_s) < settings_.iterations - before;
     if (settings_.graphs) run.replayed_s = by_pass(gather(world(), each.replayed));
     if (settings_.emulated) run.paced_tasks = std::ssize(run.plan.tasks()) * ranks_ * std::ssize(run.total_s);
@@ -427,13 +428,13 @@ class LayerBench {
   std::optional<LocalWorld> threads_;
   int ranks_ = 0;
   std::vector<int> here_;                    // the ranks of this process
-  std::vector<KnownComms> comms_;            // by rank of this process
-  std::vector<RankMachine> machines_;        // by rank
-  std::vector<std::vector<double>> probed_;  // by rank here: probes before each round of passes
-  bool small_proof_ = false;                 // whether some schedule is verified with another plan than the timed one
-  std::vector<Benched> benched_;             // by schedule
-  TimeLimit limit_;                          // for the timed passes
-  Dilation dilation_;                        // at which no passes have been disturbed yet
+  std::vector<KnownComms> comms_;            // for each rank of this process
+  std::vector<RankMachine> machines_;        // for each rank
+  std::vector<std::vector<double>> probed_;  // for each rank of this process: probes before each round of passes
+  bool small_proof_ = false;                 // some schedule is verified with another plan than the timed one
+  std::vector<Benched> benched_;             // for each schedule
+  TimeLimit limit_;                          // limit of the timed passes
+  Dilation dilation_;                        // dilation of the next passes
   LayerMeasurement result_;
 };
 

@@ -25,7 +25,7 @@ bool communicates(LaneKind kind) {
 double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   struct Edge {
     double at_s;
-    int communicating, computing;  // +1: begins, -1: ends
+    int communicating, computing;  // +1: such a task begins, -1: it ends
   };
   std::vector<Edge> edges;
   for (const Task& task : plan.tasks()) {
@@ -47,7 +47,7 @@ double exposed_seconds(const Plan& plan, std::span<const TaskTime> times) {
   return exposed;
 }
 
-// The times of a task on the ranks of one machine, by its clock.
+// The times of a task on the ranks of one machine, by the machine's clock.
 struct MachineTimes {
   int ranks_at_once = 1;
   std::vector<TaskTime> ranks;

@@ -13,7 +13,7 @@
 namespace moe::measure {
 namespace {
 
-// Returns the choices of all ranks' gates, in whatever process.
+// Returns the choices of the gates on all ranks, of all processes.
 StackChoices all_choices(World& world, const std::vector<RankCells>& ranks, const Plan& plan) {
   std::vector<std::string> mine;
   for (const RankCells& rank : ranks) {
@@ -28,7 +28,7 @@ StackChoices all_choices(World& world, const std::vector<RankCells>& ranks, cons
   return join_choices(all, stack_shape(plan));
 }
 
-// Returns the load of the first layer with experts, in its first micro-batch.
+// Returns the load of the first MoE layer in its first micro-batch.
 RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, const Plan& plan) {
   int first = 0;
   while (plan.dense.has(first)) ++first;
@@ -56,7 +56,7 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
   });
 }
 
-// Gives every process the error text of the first wrong rank, or the largest error of the ranks if none is wrong.
+// Gives every process the same verdict: the error text of the first wrong rank or, if none is wrong, the largest error.
 void share_verdict(World& world, MeasuredRun& run) {
   const std::vector<int> here = world.here();
   if (static_cast<int>(here.size()) == world.ranks()) return;
@@ -101,7 +101,7 @@ namespace {
 constexpr double kMostSilentS = 0.5;
 constexpr int64_t kNotYet = -1;
 
-// Calls visit(member) for all members of a reference.
+// Calls visit(member) for all members of a layer's reference.
 template <class Visit>
 void each_member(auto& layer, const Visit& visit) requires requires {
   layer.input_gradient;
@@ -251,7 +251,7 @@ int64_t References::computed() const {
   return all;
 }
 
-// Until the reference is there, the others are told repeatedly that it is not, so that no time-out ends them.
+// While the reference is being computed, the waiting processes get messages repeatedly, so that they do not time out.
 void References::share(int rank, int machine, const std::function<ModelReference()>& compute) {
   if (!machine_) machine_ = world_.communicator(rank)->split(machine, rank);
   const auto device = make_cpu_device();

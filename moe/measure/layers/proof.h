@@ -1,5 +1,5 @@
 #pragma once
-// Verifies the ranks' results: every rank's outputs and gradients against the autograd reference of the whole.
+// Verification of all ranks' outputs and gradients against an autograd reference of the whole layer, stack or model.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -13,13 +13,13 @@
 
 namespace moe::measure {
 
-/// The autograd references of a benchmark's verifications. Schedules with the same computation share one, and so do the
-/// ranks of a machine: a reference takes longer than the passes that it verifies.
+/// The autograd references of a benchmark. Schedules with the same computation share a reference, and so do the ranks
+/// of a machine, because it takes longer than the passes that it verifies.
 class References {
  public:
-  /// The inputs of a reference, except the seed and the text, which are the benchmark's.
+  /// The inputs of a reference, except the seed and the text, which are the same in the whole benchmark.
   struct Key {
-    LayerCase shape;  // case of a layer with experts
+    LayerCase shape;  // case of an MoE layer
     DenseLayers dense;
     LayerSet whole;
     int64_t vocabulary = 0;  // 0: layers alone
@@ -30,15 +30,14 @@ class References {
     bool operator==(const Key&) const = default;
   };
 
-  /// `timeout_s`: no process of `world` waits longer than this for another one that sends nothing.
+  /// `timeout_s`: time-out of `world`, after which a process stops waiting for another one that sends nothing.
   References(World& world, DeviceKind device, double timeout_s)
       : world_(world), device_(device), timeout_s_(timeout_s) {}
 
-  /// Returns the key's reference, which is kept until another one is requested. One process of each machine calls
-  /// `compute`; for layers alone only ModelReference::layers is set. Every process of the world calls it, with equal
-  /// keys.
+  /// Returns the reference of a key; it is valid until another key is requested. One process of each machine calls
+  /// `compute`. Without a vocabulary, only ModelReference::layers is set. Every process must call it, with equal keys.
   const ModelReference& of(Key key, const std::function<ModelReference()>& compute);
-  /// Returns how many references the processes computed together. All of them call it.
+  /// Returns the number of references that all processes together computed. All of them must call it.
   int64_t computed() const;
 
  private:
@@ -53,7 +52,7 @@ class References {
   int computed_ = 0;
 };
 
-/// Return a reference as bytes for this machine, and from such bytes.
+/// These convert a reference to bytes, in this machine's format, and back.
 std::string pack(const ModelReference& reference);
 ModelReference unpack(const std::string& bytes);
 
@@ -61,11 +60,11 @@ ModelReference unpack(const std::string& bytes);
 struct Proof {
   World& world;
   References& references;     // those of the benchmark
-  const Inspection& inspect;  // inspects the ranks first; may be empty
+  const Inspection& inspect;  // called with the ranks first; may be empty
 };
-/// Verifies a run. `ranks`: those of this process, in rank order, each after two passes of `plan` and finish_gradients.
-/// Every process of the world calls it and gets the same verdict: it sets `run`'s load, proven_tokens, worst_error and
-/// worst_tensor, or `wrong`.
+/// Verifies a run: sets load, proven_tokens, worst_error and worst_tensor of `run`, or its `wrong`. `ranks`: those of
+/// this process, in rank order, after two passes of `plan` and finish_gradients. Every process must call it; all get
+/// the same verdict.
 void prove_run(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run);
 
 }  // namespace moe::measure

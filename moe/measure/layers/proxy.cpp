@@ -24,7 +24,7 @@ int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
 // Returns the largest multiple of `step` up to `width`, but at least `step`.
 int64_t whole_steps(int64_t width, int64_t step) { return std::max(step, width / step * step); }
 
-// Returns a case with the sizes of `parallel` and few tokens, in the proportions of `nominal`.
+// Returns a case with the groups of `parallel`, small sizes in the proportions of `nominal`, and few tokens.
 LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fewest_rows) {
   LayerShape layer = nominal.layer;
   layer.heads = std::max<int64_t>(kHeads, parallel.mp);
@@ -32,7 +32,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
       nominal.layer.kv_heads < nominal.layer.heads ? std::max<int64_t>(layer.heads / 2, parallel.mp) : layer.heads;
   const int64_t block = block_of(layer.ffn), width = kModelDim / kHeads * layer.heads;
   layer.model_dim = whole_steps(width, std::lcm(layer.heads, block));
-  // If heads together are wider or narrower than M, they stay so; rotary positions need even widths.
+  // Keeps the ratio of the heads' total width to M. Rotary positions need even widths.
   const auto shrunk_head = [&](int64_t head, int64_t step) {
     return whole_steps(nominal.layer.heads * head * layer.model_dim / (nominal.layer.model_dim * layer.heads), step);
   };
@@ -58,17 +58,18 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
   const int64_t cuts = parallel.cp > 1 ? int64_t{2} * parallel.cp : layer.parts;  // pieces of a sample
   layer.seq = cuts > 1 ? whole_steps(kTokensASample, cuts * parallel.mp) : kTokensASample;
-  if (layer.window > 0)  // keeps the window's share of a sample
+  if (layer.window > 0)  // keeps the ratio of the window to the sample
     layer.window = std::max<int64_t>(1, layer.window * layer.seq / nominal.layer.seq);
   layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
   const Rounding rounding = nominal.rounding == Rounding::exact ? Rounding::ragged : nominal.rounding;
   LayerCase small = complete(layer, parallel, rounding);
-  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;  // because Tutel's capacity rounds down
+  // More than once if Tutel's capacity rounds down.
+  while (static_cast<double>(capacity_rows(small)) < rows) ++small.layer.batch;
   small.row_multiple = nominal.row_multiple;
   return small;
 }
 
-// Returns a hidden size that MP can divide, in the proportions of the experts' hidden size.
+// Returns a hidden size that is shrunk as much as the experts' hidden size and that MP divides.
 int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase& small) {
   const auto shrunk =
       std::llround(static_cast<double>(hidden * small.layer.hidden) / static_cast<double>(nominal.layer.hidden));
@@ -97,7 +98,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;
-  parallel.cp = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);  // a ring's tasks are as many as its ranks
+  parallel.cp = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);  // the number of a ring's tasks is that of its ranks
   parallel.cp_exchange = p.cp_exchange;
   parallel.mp = two_if_more(p.mp);
   constexpr int kMost = kProxyNodes * kProxyRanksPerNode;
@@ -130,13 +131,13 @@ double reference_flops(const LayerCase& shape) {
   const double experts =
       static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) * gemms_of(layer.ffn) * m * h;
   const double shared = gemms_of(layer.ffn) * m * static_cast<double>(layer.shared_hidden);
-  return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // a backward has twice the FLOPs of a forward
+  return 3 * kFlopsPerMac * tokens * (attention + experts + shared);  // forward and backward, which has twice as many
 }
 
 namespace {
 
-// Returns the bytes of a slice of replicated weights' gradients. It is not cut, and contains those of all layers of a
-// stage.
+// Returns the bytes of a slice with the gradients of a stage's replicated weights. Such a slice has those of all layers
+// and is never cut.
 int64_t replicated_bytes(const Plan& plan, const GradientSlice& slice) {
   int64_t bytes = 0;
   for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
@@ -147,8 +148,8 @@ int64_t replicated_bytes(const Plan& plan, const GradientSlice& slice) {
   return bytes;
 }
 
-// Returns the proxy's offset for the nominal plan's offset `at` into the gradients from `first` on: all bytes of whole
-// gradients before it, and the same share of the last one, in multiples of `grain` bytes.
+// Returns the proxy's offset that corresponds to the nominal plan's offset `at` into the gradients from `first` on:
+// whole gradients before it, plus the same share of the gradient at it, rounded to `grain` bytes.
 int64_t scaled_offset(const Plan& nominal, const Plan& proxy, int first, int64_t at, int64_t grain) {
   int64_t passed = 0;
   for (auto g = static_cast<size_t>(first);; ++g) {
@@ -173,7 +174,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
     plan.ends = end_weights(proxy, vocabulary, plan.step.tied);
   }
   const Groups sizes = groups_of(proxy.parallel);
-  for (size_t k = 0; k < sizes.size(); ++k)  // lanes keep the networks of the nominal plan
+  for (size_t k = 0; k < sizes.size(); ++k)  // groups keep the networks of the nominal plan
     if (plan.groups[k].network != Network::none && sizes[k].size > 1) plan.groups[k].size = sizes[k].size;
   if (plan.dense.hidden > 0) plan.dense.hidden = shrunk_hidden(plan.dense.hidden, nominal.shape, proxy);
   const LayerCases cases(plan.shape, plan.dense, plan.whole);
@@ -219,15 +220,18 @@ Plan proving_plan(const Plan& nominal, int64_t vocabulary) {
 
 namespace {
 
-constexpr double kShortestPassS = 0.06;    // seconds of the fastest schedule's pass: a late end is about 1 % of it
-constexpr double kTaskOfPassS = 0.8e-3;    // seconds of a pass, for each task of its longest queue
-constexpr double kShortestTaskS = 0.1e-3;  // seconds; a shorter task would be over before its thread wakes up
+// Seconds; a pass of the fastest schedule must not be shorter, so that a late end is about 1 % of it.
+constexpr double kShortestPassS = 0.06;
+constexpr double kTaskOfPassS = 0.8e-3;    // least seconds of a pass per task of its longest queue
+constexpr double kShortestTaskS = 0.1e-3;  // seconds; a shorter task would end before its thread wakes up
 constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
-constexpr double kRare = 1.0 / 400;        // largest share of a plan's tasks of a rare kind; a step's are rare too
-constexpr double kRareShare = 1e-3;        // share of a pass that a rare kind's work, or all late wake-ups, may take
+// Kinds with at most this share of a plan's tasks are rare, and so are those of a step.
+constexpr double kRare = 1.0 / 400;
+// Limit for the share of a pass that a rare kind's work, or all late wake-ups, may take.
+constexpr double kRareShare = 1e-3;
 
-// Returns the dilation that a kind's work requires. Rare kinds may exceed their paces if that is a negligible share of
-// the pass: otherwise one short sum per step would stretch the whole model.
+// Returns the dilation that a kind's work requires. Rare kinds may exceed their paces by a negligible share of the
+// pass; otherwise one short sum per step would stretch the whole model.
 double factor_of(double ratio, bool rare, double work_s, double pass_s) {
   const double wanted = kWorkMargin * ratio;
   return rare ? std::min(wanted, work_s / (kRareShare * pass_s)) : wanted;
@@ -244,14 +248,15 @@ double of_pass(const PlannedRun& run) {
   return least_s / (run.forward_s + run.backward_s);
 }
 
-// Returns the least dilation that makes all tasks long enough, except some of the shortest, if the wake-ups of their
-// threads are a negligible share of a pass.
+// Returns the smallest dilation with which tasks are long enough. Some of the shortest tasks may be shorter, if the
+// late wake-ups of their threads are a negligible share of a pass.
 Dilation of_tasks(const PlannedRun& run) {
   std::vector<std::pair<double, const Task*>> tasks;
   for (const Task& task : run.plan.tasks())
     if (const double seconds = run.task_seconds[task.id]; seconds > 0) tasks.emplace_back(seconds, &task);
   std::ranges::stable_sort(tasks, {}, [](const auto& timed) { return timed.first; });
-  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));  // for each shorter one
+  // Share of a pass per shorter task.
+  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));
   Dilation least{std::numeric_limits<double>::max(), {}};
   double shorter = 0;
   for (const auto& [seconds, task] : tasks) {
@@ -277,7 +282,7 @@ Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vect
   Dilation chosen = least_dilation(planned);
   for (size_t s = 0; s < planned.size(); ++s) {
     std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
-    std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled seconds of all tasks
+    std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled seconds of all tasks, by phase and kind
     for (const Task& task : planned[s].plan.tasks()) {
       const double modelled = planned[s].task_seconds[task.id];
       if (modelled <= 0) continue;

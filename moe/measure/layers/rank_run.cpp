@@ -28,7 +28,8 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
       text_(setup.text),
       seed_(setup.seed) {
   const int own_cores = cpu::usable_core_count();
-  const cpu::UseThreads threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);  // weights are drawn here
+  // Weights are generated here.
+  const cpu::UseThreads threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
   seed.seed = setup.seed;
@@ -39,7 +40,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
   else
     stack_ = std::make_unique<LayerStack>(stack_shape(plan), world.rank(), seed, world, on);
   if (plan.vocabulary > 0) {
-    const int64_t most = plan.vocabulary - (plan.shape.layer.causal ? 0 : 1);  // the last one is the mask
+    const int64_t most = plan.vocabulary - (plan.shape.layer.causal ? 0 : 1);  // the last token is the mask
     require<BadInput>(text_ != nullptr && text_->vocabulary() <= most,
                       "a model of {} tokens: found a text of {}, expected one of {} at most", plan.vocabulary,
                       text_ == nullptr ? 0 : text_->vocabulary(), most);
@@ -120,7 +121,7 @@ void RankRun::finish_gradients(Stream& stream) {
 }
 
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads) {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");  // unique to a kernel, whose containers share one clock
+  std::ifstream file("/proc/sys/kernel/random/boot_id");  // identifies the booted kernel; its containers share a clock
   std::string boot;
   std::getline(file, boot);
   const std::vector<int> cores = cpu::usable_cores();

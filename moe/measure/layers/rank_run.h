@@ -1,5 +1,5 @@
 #pragma once
-// One schedule on one rank, ready to run: a layer, this rank's stage of a stack, or a model, with the binding of its
+// A rank of a benchmark, ready to run one schedule: a layer, the rank's stage of a stack, or a model, bound to its
 // plan.
 #include <limits>
 #include <memory>
@@ -20,21 +20,22 @@ namespace moe::measure {
 /// The machine of a rank: ranks of the same machine share a clock and cores.
 struct RankMachine {
   std::string name;
-  int ranks_at_once = 1;  // how many ranks its cores can run at the same time
+  int ranks_at_once = 1;  // number of ranks that its cores can run at the same time
 };
 
-/// Returns each rank's machine, or the part of it to which its process is restricted. `threads`: those with which a
-/// rank computes. Ranks on GPUs share no core. Every process of the world calls it.
+/// Returns each rank's machine, limited to the cores that its process may use. `threads`: CPU threads per rank. Ranks
+/// on GPUs share no core. Every process of the world must call it.
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
 /// Returns a separate machine for each of `ranks` ranks, for runs in which paces determine the time of tasks.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
-/// Sums the host's numbers over the ranks, through the memory of `device`, which has the call's stream. Blocking.
+/// Sums host numbers over all ranks in place, blocking. They are copied to `device`, to which the call's stream
+/// belongs.
 void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call);
 
-// Makes tasks slower on purpose, to test the checks that guard performance.
+// Slowing tasks on purpose, to test the checks for performance regressions.
 
-/// Makes tasks of a kind take `factor` times as long as their work does.
+/// The tasks to slow: those of one kind take `factor` times as long as their work.
 struct Drag {
   TaskKind kind{};
   double factor = 1;
@@ -43,12 +44,12 @@ struct Drag {
   bool slows(int of_rank) const { return factor > 1 && (rank == kEveryRank || rank == of_rank); }
 };
 
-/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK", such as "expert:1.1" (both halves too); empty: nothing is slowed. Throws
-/// BadInput that begins with `what`.
+/// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK". "expert:1.1" also slows both halves of experts; an empty text slows
+/// nothing. Throws BadInput whose text begins with `what`.
 Drag drag_from(const std::string& text, const std::string& what);
 
-/// Issues the tasks of another binding; after the work of a slowed task its stream spins. This does not work on GPUs,
-/// whose streams are no threads.
+/// A binding that issues the tasks of another one and, after each slowed task, spins on its stream. Not for GPUs, whose
+/// streams are not threads.
 class Dragged final : public Binding {
  public:
   Dragged(Binding& tasks, const Drag& drag) : tasks_(tasks), drag_(drag) {}
@@ -61,10 +62,10 @@ class Dragged final : public Binding {
   Drag drag_;
 };
 
-/// Returns whether the plan is of one layer, once; otherwise it is that of a stack or a model.
+/// Returns whether the plan has a single layer and micro-batch; otherwise it is that of a stack or a model.
 bool one_layer(const Plan& plan);
 
-/// Throws Unsupported naming the feature of a plan that no layer and no stack can run.
+/// Throws Unsupported if neither a layer nor a stack can run the plan, naming the feature that prevents it.
 void require_runs(const Plan& plan);
 
 class RankRun {
@@ -72,37 +73,38 @@ class RankRun {
   struct Setup {
     DeviceKind kind = DeviceKind::cpu;
     AttentionBy attention = AttentionBy::own;
-    int place = 0;    // number of the rank among those of its machine, each of which has a device
+    int place = 0;    // index of the rank on its machine, which selects its device
     int threads = 1;  // threads that compute on the CPU
     uint64_t seed = 1;
     const Workload& workload;
-    const TokenSource* text = nullptr;  // for a model; outlives the run
-    Drag drag = {};                     // tasks that are slowed on this rank
-    bool step_apart = false;            // the optimizer of a model works between passes, in no task's time
-    KnownComms* comms = nullptr;        // the rank's communicators, for layers only; null: the run splits its own
+    const TokenSource* text = nullptr;  // text of a model; must outlive the run
+    Drag drag = {};                     // tasks to slow on this rank
+    bool step_apart = false;            // a model's optimizer runs between passes, outside of tasks
+    KnownComms* comms = nullptr;        // communicators to reuse, for layers only; null: the run splits its own
   };
-  /// Makes the run, blocking: every rank of `world` makes its own. Throws as MoeLayer and LayerStack do.
+  /// Blocking: every rank of `world` must create its own. Throws as MoeLayer and LayerStack.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);
 
   Device& device() const { return *device_; }
   /// Runs one pass (Executor::run).
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
                        const std::function<void()>& issued = {});
-  /// Runs one pass of a serial plan, in step with the other ranks.
+  /// Runs one pass of a serial plan; each task begins on all ranks together.
   const RunTimes& pass_in_step(Communicator& everyone);
-  /// Records the pass of a layer, which replay() then runs as pass() does (Executor::record). All ranks call it. Also
-  /// throws Unsupported for a stack and for a model.
+  /// Records the pass of a layer (Executor::record), which replay() then runs. All ranks must call it. Throws
+  /// Unsupported also for a stack or a model.
   void record();
   const RunTimes& replay() { return executor_->replay(*binding_); }
-  /// Returns the model on this rank; null if there are only layers. A pass is a step of it, on the text's next batch.
+  /// Returns the model on this rank; null if there are only layers. A pass is a training step on the next batch of the
+  /// text.
   RankModel* model() const { return model_.get(); }
-  /// Returns the tokens of the first step, and their targets.
+  /// Returns the tokens and targets of the first step.
   SampleTokens first_step() const { return text_of(Split::train, 0); }
-  /// Runs a forward of a batch of held-out text and returns this rank's part of its loss, for tokens that have the
-  /// text's whole context before them (ModelEnds::loss).
+  /// Runs the forward of a batch of held-out text and returns this rank's part of the loss of tokens with the full
+  /// context before them (ModelEnds::loss).
   double held_out_loss(int64_t step);
   RankCells cells() const { return stack_ ? stack_->cells() : RankCells(*layer_); }
-  /// Enqueues the sums that a layer's plan does not have (MoeLayer::finish_gradients).
+  /// Enqueues the sums of gradients that a layer's plan does not contain (MoeLayer::finish_gradients).
   void finish_gradients(Stream& stream);
 
  private:
@@ -112,24 +114,24 @@ class RankRun {
 
   // Members are declared in the order in which they depend on each other.
   std::unique_ptr<Device> device_;
-  std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
-  std::unique_ptr<MoeLayer> layer_;            // exactly one of these two is set
+  std::unique_ptr<LayerDevice> layer_device_;  // null: on the CPU
+  std::unique_ptr<MoeLayer> layer_;            // exactly one of layer_ and stack_ is set
   std::unique_ptr<LayerStack> stack_;
-  std::unique_ptr<RankModel> model_;  // model of the stack
+  std::unique_ptr<RankModel> model_;  // of the stack, if it is a model's
   const TokenSource* text_;
-  uint64_t seed_;                               // seed of the masks
-  std::unique_ptr<Stream> steps_;               // stream of a model whose steps are apart
-  std::unique_ptr<Binding> binding_, dragged_;  // dragged_: the timed binding if tasks are slowed
+  uint64_t seed_;                               // seed of masked tokens
+  std::unique_ptr<Stream> steps_;               // stream of the optimizer if Setup::step_apart
+  std::unique_ptr<Binding> binding_, dragged_;  // dragged_: set if tasks are slowed
   std::unique_ptr<Executor> executor_;
 };
 
-// Runs each task alone and begins it on all ranks together, to measure its time when nothing else runs except the other
-// ranks' share of the same task.
+// Running each task alone, beginning on all ranks together, to measure its time while nothing else runs.
 
-/// Returns the plan, of one stage, with every task waiting for the one issued before it. Its lanes do not change.
+/// Returns a plan of one stage in which every task also waits for the task issued before it. Lanes stay the same.
 Plan serial_plan(const Plan& plan);
 
-/// Lets no rank begin the next task before all have ended this one. All ranks' plans have the same number of tasks.
+/// A binding in which no rank begins a task before all ranks have ended the previous one. All ranks must have the same
+/// number of tasks.
 class InStep final : public Binding {
  public:
   InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}

@@ -23,8 +23,10 @@ struct Variant {
   std::vector<PlannedBatch> planned;
   ServingResult foreseen = {};
   Dilation dilation = {};
-  std::vector<std::vector<std::vector<double>>> times = {};  // [batch][rank here]: start and end of each task
-  std::vector<std::vector<double>> facts = {};               // [rank here]: of all batches, indexed by `Fact`
+  // [batch][rank of this process]: start and end of each task.
+  std::vector<std::vector<std::vector<double>>> times = {};
+  // [rank of this process]: sums over all batches, indexed by `Fact`.
+  std::vector<std::vector<double>> facts = {};
 };
 
 enum Fact : size_t { estimated, right_lists, placed_again, held_experts, overruns, kFacts };
@@ -106,7 +108,7 @@ class ServeBench {
     return experts;
   }
 
-  // Serves all batches, the variants in turns.
+  // Serves each batch under all variants in turn.
   void serve_all(const std::vector<size_t>& open) {
     const auto batches = static_cast<int64_t>(variants_.front().planned.size());
     for (const size_t i : open) {
@@ -119,7 +121,7 @@ class ServeBench {
     }
   }
 
-  // The plan of small tensors has the same tasks as the nominal one.
+  // Returns the plan for the tensors that run, which has the same tasks as the nominal one.
   Plan runnable(const Plan& plan) const {
     Plan own = plan;
     own.shape = settings_.shape;
@@ -221,7 +223,7 @@ class ServeBench {
     return batches;
   }
 
-  // Ranks begin together, so their times since then can be compared directly.
+  // Ranks begin a batch together, so their times relative to that can be compared.
   static void add_batch(const Plan& plan, const std::vector<std::vector<double>>& ranks, ServedBatches& batches) {
     ServingResult& result = batches.result;
     const auto start = [&](const Task& task, size_t rank) { return ranks[rank][2 * task.id]; };
@@ -256,7 +258,7 @@ class ServeBench {
   const PathProfile& paths_;
   HostExperts host_;
   int layers_;
-  int64_t expert_bytes_ = 0;  // expert size of the served layer
+  int64_t expert_bytes_ = 0;  // bytes of one expert of the served layer
   std::optional<LocalWorld> threads_;
   std::vector<int> here_;    // ranks of this process
   std::vector<Rank> ranks_;  // likewise

@@ -26,7 +26,7 @@ double own_loss(const RankRun& rank) {
   return ends.heads() ? ends.loss() : 0;
 }
 
-// Returns a line that identifies the training, then one line per step: its loss, exactly.
+// Returns the text of a checkpoint's losses: the training's identity, then the exact loss of each step, one per line.
 std::string text_of(const std::string& identity, const std::vector<double>& losses) {
   std::string text = identity + '\n';
   for (const double loss : losses) text += fmt::format("{:a}\n", loss);
@@ -113,11 +113,12 @@ bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stre
   return !stops;
 }
 
-// Whichever rank was asked first, all end after the same step.
+// Returns whether any rank was asked to stop. The ranks decide together, so that all end after the same step.
 bool Training::asked_to_stop(Device& device, Communicator& everyone, Stream& stream) {
   if (settings_.stop == nullptr) return false;
   const bool is_asked = *settings_.stop;
-  std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? everyone.rank() + 1.0 : 0.0};  // ranks, and their sum
+  // Number of asked ranks, and sum of (rank + 1).
+  std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? everyone.rank() + 1.0 : 0.0};
   sum_over_ranks(asked, device, everyone, {stream, {}, "whether to stop"});
   const bool is_one_of_many = everyone.size() > 1 && asked[0] == 1;
   if (is_one_of_many && everyone.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
@@ -129,7 +130,8 @@ void Training::write(size_t place, RankRun& rank, Communicator& everyone, Stream
   const int64_t step = rank.model()->steps();
   write_checkpoint(settings_.folder, step, everyone.rank(), rank.model()->stored(), rank.model()->memory());
   std::vector<double> losses = losses_[place];
-  sum_over_ranks(losses, rank.device(), everyone, {stream, {}, "losses of a checkpoint"});  // all have written then
+  // After this, all ranks have written their parts.
+  sum_over_ranks(losses, rank.device(), everyone, {stream, {}, "losses of a checkpoint"});
   if (everyone.rank() != 0) return;
   losses.insert(losses.begin(), earlier_.begin(), earlier_.end());
   complete_checkpoint(settings_.folder, step, everyone.size(), text_of(settings_.identity, losses));
@@ -175,7 +177,7 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
     write_checkpoint(parts, 0, world.here()[i], weights, ranks[i]->model()->memory());
     written.emplace_back();
   }
-  gather(world, written);  // after this gather, all have written
+  gather(world, written);  // after this, all processes have written their parts
   if (!is_leader(world)) return;
   write_gpt2(file, gpt2_shape(plan), complete_checkpoint(parts, 0, world.ranks(), ""));
   std::error_code error;

@@ -1,4 +1,4 @@
-// Checks single modules before they are timed: results are finite and repeatable, gradients are the slope of the
+// Checks of single modules before they are timed: results are finite and repeatable, and gradients are the slope of the
 // forward.
 #include <cmath>
 #include <cstring>
@@ -58,11 +58,12 @@ std::string repeated_run_error(ModuleRun& module, Phase phase) {
   double squares = 0;
   for (const TensorView& t : found) squares += inner(t, t);
   if (!std::isfinite(squares)) return "found numbers that are not finite";
-  if (squares == 0) return "found zeros alone";
+  if (squares == 0) return "found only zeros, expected other numbers too";
   const auto first = bytes_of_all(found);
   module.prepare(phase);
   module.run(phase);
-  return bytes_of_all(results(module, phase)) == first ? "" : "run again, the numbers differ";
+  return bytes_of_all(results(module, phase)) == first ? ""
+                                                       : "found different numbers in a second run, expected equal ones";
 }
 
 std::string slope_error(ModuleRun& module) {
@@ -86,7 +87,7 @@ std::string slope_error(ModuleRun& module) {
 std::string gradient_error(std::string_view name) {
   const LayerCase small = small_module_case();
   const std::optional<Module> module = module_of(name);
-  // These round: they have no slope, and layers with them are verified as a whole.
+  // Modules that round have no slope; they are verified only as part of layers.
   if (module && (module->kind == TaskKind::dispatch || in_fp8(with_module(small, *module).layer.ffn))) return {};
   return slope_error(*make_module_run(name, small));
 }

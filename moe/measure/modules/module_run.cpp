@@ -12,7 +12,7 @@ namespace {
 
 void clear(TensorView t) { std::memset(t.data(), 0, static_cast<size_t>(t.bytes())); }
 
-// Makes and fills buffers of (rows_in, M) and (rows_out, M).
+// A module of a rank with buffers of shapes (rows_in, M) and (rows_out, M).
 class WithRank : public ModuleRun {
  protected:
   explicit WithRank(const LayerCase& shape) : rank_(rank_shape(shape, 0)) {}
@@ -69,7 +69,7 @@ class GateRun final : public WithRank {
   }
 
  private:
-  // A dropped pair's weight reaches nothing.
+  // Fills a gradient of the gate's weights. The weight of a dropped pair has no effect, so its gradient is 0.
   void fill(TensorView d) const {
     if (d.data() == nullptr) return;
     fill_output_gradient(d, {0, routing_.tokens, routing_.tokens}, seed_);
@@ -82,7 +82,7 @@ class GateRun final : public WithRank {
   Tensor d_weight_, d_fill_;
 };
 
-// Runs the way out, or home, of the tokens that the layer's gate routes.
+// Runs order or, if `home`, i-order of the tokens that the layer's gate routes.
 class OrderRun final : public WithRank {
  public:
   OrderRun(const LayerCase& shape, std::unique_ptr<Order> order, bool home)
@@ -138,7 +138,7 @@ class ExpertRun final : public WithRank {
   Tensor gradients_;
 };
 
-// Calls a hook around one dispatch; a combine's pair is its like.
+// Calls a hook before and after one dispatch; the calls around a combine take as long.
 class HookRun final : public WithRank {
  public:
   explicit HookRun(const LayerCase& shape)

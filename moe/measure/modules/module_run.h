@@ -1,5 +1,5 @@
 #pragma once
-// Runs a single sub-module of a layer on one rank, for a microbenchmark: any that the registries know.
+// A single module of a layer on one rank, for microbenchmarks.
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,40 +15,41 @@ namespace moe::measure {
 class ModuleRun {
  public:
   virtual ~ModuleRun() = default;
-  /// Runs the forward, or the backward after one: what is timed.
+  /// Runs the forward, or the backward after a forward. This is timed.
   virtual void run(Phase phase) = 0;
-  /// Prepares whatever run() needs and a layer would have done before it; this is not timed.
+  /// Prepares the inputs of run() that other parts of a layer would compute. This is not timed.
   void prepare(Phase phase);
 
-  /// These return what the forward reads, and what the backward writes or adds to.
+  /// These return the forward's input, and the gradient that the backward writes or adds to.
   TensorView input() const { return input_; }
   TensorView input_gradient() const { return d_input_; }
-  /// Returns what the forward writes, and the gradients that the backward reads: pairs of equal size.
+  /// Returns pairs of equal size: an output of the forward, and its gradient, which the backward reads.
   virtual std::vector<std::pair<TensorView, TensorView>> outputs() const { return {{output_, d_output_}}; }
 
  protected:
   Tensor input_, output_, d_output_, d_input_;
 };
 
-/// Returns "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel", "expert:gpt",
-/// "hook:bf16", ...: all that a layer can be made of.
+/// Returns the names of all modules: "attention", "attention:selective", "gate:gshard", "order:tutel", "i-order:tutel",
+/// "expert:gpt", "hook:bf16", ...
 std::vector<std::string> registered_modules();
 
-/// Returns the module of a rank of `shape`, alone: of one rank, so that it talks to no other. Throws BadInput for
-/// unknown names, and for shapes that no layer can have.
+/// Returns the module of one rank of `shape`, which communicates with no other rank. Throws BadInput for unknown names
+/// and invalid shapes.
 std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCase& shape);
-/// These run a part that no registry knows yet. The gate's choices are of the kind that the layer's own gate makes.
+/// These return runs of parts that need not be registered. Choices of the gate are of the same kind (Choices) as the
+/// layer's own gate's.
 std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape);
 
-/// Returns what is wrong with the last run of the phase; empty: it is finite, not all zeros, and running it again gives
-/// the same numbers.
+/// Returns the error of the last run of a phase: its numbers are not finite, all zeros, or different in a second run.
+/// Empty if there is none.
 std::string repeated_run_error(ModuleRun& module, Phase phase);
-/// Returns what is wrong with the gradient of a module of float64; empty: <input gradient, v> is the slope of <output,
-/// output gradient> along v. The input is changed.
+/// Returns the error of the gradient of a float64 module: <input gradient, v> is not the slope of <output, output
+/// gradient> along v. Empty if it is correct. Changes the input.
 std::string slope_error(ModuleRun& module);
-/// Checks the named module on a small layer; hooks have no gradient to check.
+/// Returns the slope_error() of the named module on a small layer; empty for hooks and FP8 experts, which round.
 std::string gradient_error(std::string_view name);
 LayerCase small_module_case();
 

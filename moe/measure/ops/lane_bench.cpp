@@ -9,18 +9,19 @@ namespace moe::measure {
 namespace {
 
 constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
-constexpr double kLaneLonger = 4;  // length of the other op in that of the timed one, so that it never ends first
+// The other op runs this many times as long as the timed one, so that it never ends first.
+constexpr double kLaneLonger = 4;
 constexpr double kMostTimes = 200;
-constexpr double kLanesShare = 0.3;  // share of OpSettings::most_s, in addition to the ops alone
+constexpr double kLanesShare = 0.3;  // share of OpSettings::most_s, in addition to the time of the single ops
 
 struct TimedLane {
   std::string_view name;
   Op op = Op::none;
   size_t op_index = 0;
-  double seconds = 0;  // seconds of one op, alone
+  double seconds = 0;  // seconds of one run without other ops
 };
 
-// Returns the lanes to time, each by its largest case. On one node the network inside it carries the AlltoAll.
+// Returns the lanes to time, each with its largest case. On a single node, the AlltoAll is timed on the intra lane.
 std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
   const std::pair<TimedLane, Network> candidates[] = {{{"inter", Op::alltoall}, Network::inter},
                                                       {{"intra", Op::alltoall}, Network::intra},
@@ -68,7 +69,7 @@ class LaneBench {
   LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
     const int iterations = times_in(kLaneSampleS, lane.seconds);
-    // The other lane may be slowed too, which only makes it last longer.
+    // If the other lane is slowed too, it only lasts longer, which is harmless.
     const int by_iterations = times_in(kLaneLonger * iterations * lane.seconds, by.seconds);
     for (int repetition = 0; repetition < repetitions_; ++repetition) {
       found.out_of_time = is_late(repetition);

@@ -9,17 +9,18 @@
 namespace moe::measure {
 namespace {
 
-constexpr double kSampleS = 10e-3, kMostIterations = 20;  // samples of processes, whose barriers release them unevenly
+// For processes, which barriers release at different times: seconds and iterations of a sample.
+constexpr double kSampleS = 10e-3, kMostIterations = 20;
 
-// Discards Google Benchmark's reports: it runs and repeats the cases, which keep their own results per rank.
+// Discards Google Benchmark's reports. It only runs and repeats the cases; their results per rank are kept elsewhere.
 class Quiet : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
   void ReportRuns(const std::vector<Run>&) override {}
 };
 
-// Times the cases of one series. Their repetitions are interleaved at random, so that a moment in which the machine is
-// busy with something else costs many sizes one sample each, instead of all samples of one size.
+// Times the cases of one series. Their repetitions are in random order, so that a short disturbance of the machine
+// affects one sample of many sizes instead of all samples of one size.
 class Series {
  public:
   Series(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings, const OpSink& sink)
@@ -27,10 +28,10 @@ class Series {
     if (settings_.iterations == 0 && ranks.processes == nullptr) settings_.iterations = 1;
   }
   OpRunner& runner() { return runner_; }
-  /// Returns whether `share` of the time for all ops is used up.
+  /// Returns whether the share `share` of the time limit for all ops is used up.
   bool is_late(double share) const { return settings_.most_s > 0 && now_s() - begin_s_ > share * settings_.most_s; }
 
-  // `share`: share of all ops' time that these and all earlier cases may take.
+  // `share`: share of the time limit for all ops that these and all earlier cases may use.
   void run(std::span<const size_t> cases, double share) {
     if (cases.empty()) return;
     share_ = share;
@@ -51,7 +52,8 @@ class Series {
   }
 
  private:
-  // Takes a sample of a case, unless the time is up and the case has enough; `left` more are to come.
+  // Takes a sample of a case, unless the time is used up and the case has enough samples. `left`: number of samples to
+  // come.
   void sample(size_t c, int left, OpResult& result, benchmark::State& state) {
     if (failure_) return state.SkipWithError("an earlier op failed");
     try {

@@ -1,6 +1,6 @@
 #pragma once
-// Times single ops, all groups of a kind at once, through Google Benchmark: one iteration per repetition, manual time =
-// maximum over ranks, repetitions = samples.
+// The benchmark of single ops, in which all groups of a kind run the op at once. Google Benchmark runs them with one
+// iteration per repetition and manual time, the maximum over ranks; each repetition is a sample.
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -14,34 +14,36 @@ namespace moe::measure {
 struct OpSettings {
   int repetitions = 5;
   double timeout_s = 60;
-  int iterations = 0;  // runs of an op in one sample; 0: 1 for threads, for processes as many as last 10 ms, at most 20
-  int warm_ups = 1;    // runs before the samples
-  bool check = true;   // check the first run's result
-  double most_s = 0;   // limit after which a case gets kFewestSamples and none is timed again; 0: no limit
+  /// Runs of an op in one sample; 0: one for threads; for processes as many as fill 10 ms, at most 20.
+  int iterations = 0;
+  int warm_ups = 1;   // runs before the samples
+  bool check = true;  // check the first run's result
+  double most_s = 0;  // seconds after which cases get only kFewestSamples and none is timed again; 0: no limit
 };
 
-/// Samples that a case gets however long they take.
+/// Number of samples that a case gets even after the time limit.
 inline constexpr int kFewestSamples = 2;
 
 struct OpResult {
   std::vector<std::vector<double>> seconds;  // [repetition][rank], seconds of one iteration, divided by the dilation
-  int64_t overruns = 0;                      // among ranks x repetitions
+  int64_t overruns = 0;                      // number among all ranks and repetitions
   int iterations = 1;                        // iterations in each sample
-  bool out_of_time = false;                  // whether it has fewer samples than repetitions (OpSettings::most_s)
-  WrongElements wrong;                       // errors in the run before the timing
+  bool out_of_time = false;                  // fewer samples than repetitions, because of OpSettings::most_s
+  WrongElements wrong;                       // errors in the checked run before the timing
 };
 
 /// Callbacks for the results, on ranks that lead.
 struct OpSink {
-  /// Called when a case has all its samples: in order of series (OpCase::series, whose cases are consecutive), in any
+  /// Called when a case has all its samples. Series (OpCase::series) are in order and their cases consecutive, in any
   /// order within a series.
   std::function<void(const OpCase&, const OpResult&)> done;
-  /// Returns, after each series and each repeat of it, which of its cases to time once more; empty: none.
+  /// Called after each series and each repetition of it; returns the cases to time once more. An empty function repeats
+  /// none.
   std::function<std::vector<size_t>(std::span<const size_t> series)> again = {};
 };
 
-/// Checks and times every case. Every process of the ranks calls it, with the same cases. Throws RankFailure if a rank
-/// fails. `open`: indices of the cases to time, ascending, on ranks that lead.
+/// Checks and times cases. Every process must call it with the same cases. `open`: ascending indices of the cases to
+/// time; only that of the leader counts. Throws RankFailure if a rank fails.
 void bench_ops(const BenchRanks& ranks, const std::vector<OpCase>& cases, const OpSettings& settings,
                const OpSink& sink, const std::vector<size_t>& open);
 

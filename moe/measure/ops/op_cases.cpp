@@ -18,13 +18,13 @@ namespace {
 
 constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 19;  // float elements
 constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
-constexpr int64_t kProxyShare = 256;  // nominal elements per real one
+constexpr int64_t kProxyShare = 256;  // nominal elements per real element on an emulated cluster
 constexpr int64_t kProxyGemmDim = 48;
 constexpr double kShortestSampleS = 2e-3;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // divisors of FSMoE's sizes for ranks on CPUs
-constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // all sizes differ
-// A GPU needs tens of microseconds for any launch, and reaches its full speed only with much more work than that.
+constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // chosen so that all sizes differ
+// Sizes for GPUs, where a launch takes tens of microseconds and only much more work than that reaches full speed.
 constexpr int64_t kLeastGpuBytes = int64_t{1} << 20, kMostGpuBytes = int64_t{1} << 28;
 constexpr std::array<int64_t, 12> kGpuGemmDims{512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
 
@@ -43,7 +43,7 @@ const CommRow* row_of(const Profile& cluster, Op op, Network network, int ranks)
 double gemm_flops(int64_t dim) { return kFlopsPerMac * std::pow(static_cast<double>(dim), 3); }
 int64_t gemm_dim(int64_t elements) { return std::llround(std::sqrt(static_cast<double>(elements))); }
 
-// Returns the ranks that a network connects: those of a node, or one of each node.
+// Returns the group that a network connects: all ranks of a node, or one rank of each node.
 RankGroup spanning(Network network, int nodes, int ranks_per_node) {
   return network == Network::intra ? RankGroup{ranks_per_node, 1} : RankGroup{nodes, ranks_per_node};
 }
@@ -78,7 +78,7 @@ OpCase module_case(const std::string& name, Phase phase, const LayerCase& shape)
   return c;
 }
 
-// Returns testbed shapes: B {1, 2, 4} x M {1024, 2048, 4096}, at the row's sequence length; each size once.
+// Returns cases with B {1, 2, 4} x M {1024, 2048, 4096} at the row's sequence length, each size only once.
 std::vector<OpCase> paced_module_cases(const ModuleRow& row, const Profile& cluster) {
   std::vector<OpCase> cases;
   std::set<double> sizes;
@@ -107,8 +107,8 @@ int64_t real_share(std::string_view backend) {
   return backend == "local" ? kThreadShare : backend == "gloo" ? kProcessShare : 1;
 }
 
-// Returns the volumes in which every rank's block has the same whole number of elements, so that the recorded volume is
-// the one that is moved.
+// Returns the volumes, rounded so that every rank's block has the same whole number of elements and the recorded volume
+// equals the moved one.
 std::set<int64_t> whole_volumes(const OpSizes& sizes, int64_t share, int ranks) {
   std::set<int64_t> volumes;
   for (const int64_t bytes : bytes_of(sizes, share)) {
@@ -179,7 +179,7 @@ OpSizes gpu_sizes(const OpSizes& asked) {
   OpSizes sizes = asked;
   if (asked.end > 0) return sizes;
   sizes.begin = kLeastGpuBytes;
-  sizes.end = kMostGpuBytes + 1;  // because the factor is rounded
+  sizes.end = kMostGpuBytes + 1;  // + 1 because the factor is rounded
   sizes.factor = std::sqrt(2.0);
   return sizes;
 }
@@ -239,7 +239,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   };
   const RankGroup intra = spanning(Network::intra, cluster.nodes, cluster.ranks_per_node),
                   inter = spanning(Network::inter, cluster.nodes, cluster.ranks_per_node);
-  const bool one_node = cluster.nodes == 1;  // then experts are distributed over its ranks
+  const bool one_node = cluster.nodes == 1;  // on one node, experts are distributed over its ranks
   const auto [between_experts, experts] =
       one_node ? std::pair(Network::intra, intra) : std::pair(Network::inter, inter);
   add(Op::alltoall, between_experts, experts);
@@ -351,7 +351,7 @@ std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& as
 
 double buffer_bytes(const OpCase& c) {
   const double matrix = static_cast<double>(c.real_dim * c.real_dim), block = static_cast<double>(c.real_elements);
-  const double dispatched = c.is_dispatched() ? 2 * c.ranks_per_node : 0;  // of a leader
+  const double dispatched = c.is_dispatched() ? 2 * c.ranks_per_node : 0;  // additional buffers of a node's leader
   const double elements = c.real_dim > 0 ? 3 * matrix : ((c.phases.count > 0 ? 3 : 2) + dispatched) * block;
   return static_cast<double>(bytes_of(c.dtype)) * elements;
 }

@@ -18,8 +18,8 @@ constexpr int kLaunchesOfAPhase = 2;
 
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
-// Returns a value that identifies rank and place. If values are summed, it is small, so that sums are exact; in 16 bits
-// bfloat16 is exact up to 256.
+// Returns a test value that depends on rank and position. Values are small if they are summed, so that sums are exact:
+// in 16-bit types up to 256, the limit of bfloat16.
 int64_t value_at(const OpCase& c, int rank, int64_t i) {
   if (bytes_of(c.dtype) > 2) return sums(c) ? (rank * 7 + i) % 251 : rank * 1000 + i % 997;
   if (!sums(c)) return (rank * 31 + i) % 251;
@@ -56,20 +56,21 @@ Communicator* RankOps::group(const RankGroup& ranks) {
 bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
   const int64_t has = tensor.view().data() != nullptr ? tensor.view().elements() : 0;
   if (has >= elements && tensor.view().dtype() == dtype) return false;
-  tensor = Tensor();  // freed before another is made
+  tensor = Tensor();  // freed before the new one is allocated
   if (elements > 0) tensor = Tensor({elements}, dtype, math().memory());
   return true;
 }
 
-// Makes the buffers ready. They only grow, and sent data stays: filling them takes longer than most ops.
+// Prepares the buffers. They only grow and keep their data between cases, because filling them takes longer than most
+// ops.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   if (c.network != Network::none) group_ = group(c.group);
   if (c.phases.count > 0) prepare_phases(c);
   const int64_t size = c.phases.count > 0 ? c.phases.count * c.phases.node.ranks : c.group.ranks;
-  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // all blocks are equal
+  elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // all blocks have equal sizes
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
-  // A paced GEMM is a proxy, because a CPU has no 16-bit GEMM.
+  // The GEMM under a pace has float32 instead of a 16-bit type, which CPUs don't support.
   const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
   const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
   const bool third_anew = make(third_, c.real_dim > 0 || c.phases.count > 0 ? n : 0, dtype);
@@ -104,7 +105,7 @@ void RankOps::prepare_phases(const OpCase& c) {
   gathered_ = device_->make_event();
 }
 
-// All ranks of the group make theirs at the same cases.
+// Creates the dispatcher of a case. All ranks of the group do so in the same cases.
 void RankOps::prepare_dispatcher(const OpCase& c) {
   const int64_t bytes = elements_ * bytes_of(c.dtype);
   if (group_ == nullptr || (dispatched_.series == c.series() && dispatched_.most_bytes >= bytes)) return;
@@ -129,7 +130,7 @@ void RankOps::fill(TensorView tensor, Value value) const {
   there.send();
 }
 
-// Makes each module of a series only once, on the CPU.
+// Creates the module of a case, on the CPU; modules are kept for the whole series.
 void RankOps::prepare_module(const OpCase& c) {
   if (series_ != c.series()) modules_.clear();
   series_ = c.series();
@@ -240,7 +241,7 @@ WrongElements RankOps::check_values(const Tensor& tensor, int64_t elements, Valu
                              received.view().template as<T>()[first], expected_at(first))};
 }
 
-// A phase's slice is one block for each rank of one node; the first of these blocks is gathered.
+// Checks the result of an saa. A phase's slice has one block for each rank of one node; the first of them is gathered.
 template <class T>
 WrongElements RankOps::check_phases(const OpCase& c) const {
   const int64_t ranks = c.phases.node.ranks, slice = elements_ / c.phases.count, block = slice / ranks;
@@ -333,12 +334,12 @@ struct OpRunner::Command {
 
 OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s)
     : ranks_(ranks), cases_(cases) {
-  // Ranks of an emulated cluster are those of a small proxy.
+  // Without processes, the ranks are those of the proxy.
   if (!ranks_.processes) threads_.emplace(kProxyNodes * kProxyRanksPerNode, timeout_s);
   here_ = world().here();
   ops_.resize(here_.size());
   beside_.resize(here_.size());
-  // A GPU's buffers are large, and a host's ranks share all of its cores.
+  // Buffers of GPUs are large, so all cores of the host, divided among its ranks, fill and check them.
   const int here = ranks_.processes ? world().topology().ranks_per_node : static_cast<int>(here_.size());
   const bool on_gpu = ranks_.device == DeviceKind::cuda;
   const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
@@ -393,7 +394,7 @@ void OpRunner::follow() {
   }
 }
 
-// Runs a command on a rank. `times`: start, end, overruns, wrong elements.
+// Runs a command on a rank. Sets `times` to start, end, overruns and number of wrong elements.
 void OpRunner::perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong) {
   RankOps& ops = *ops_[place(rank)];
   const OpCase& c = cases_.at(command.op);
@@ -424,8 +425,8 @@ OpSample OpRunner::perform(const Command& command) {
   std::vector<std::vector<double>> times(here_.size());
   std::vector<std::string> wrong(here_.size());
   world().run([&](int rank) { perform_on(rank, command, times[place(rank)], wrong[place(rank)]); });
-  // Threads share a clock: a collective starts when the last rank of its group has come, since barriers release ranks
-  // one after the other. Processes may have different clocks; there, more iterations compensate for it.
+  // Barriers release ranks one after the other, so a collective's time starts with the last rank of its group. Only
+  // threads share a clock; for processes, more iterations make the difference negligible.
   if (!ranks_.processes)
     for (size_t r = 0; r < times.size(); ++r)
       for (size_t other = 0; other < times.size(); ++other)

@@ -1,5 +1,5 @@
 #pragma once
-// One rank's side of the ops that microbench times: its buffers, groups and stream.
+// One rank of the op benchmark: its buffers, groups and stream.
 #include <atomic>
 #include <map>
 #include <memory>
@@ -20,20 +20,20 @@
 
 namespace moe::measure {
 
-/// Keeps a device idle while the host issues the work to be timed, so that a sample has the device's time only. A
-/// stream that is a thread needs no gate: issuing is faster than its work.
+/// Keeps a device idle while the host issues the work to be timed, so that a sample has only the device's time. Not
+/// needed for streams that are threads, because issuing is faster than their work.
 class StartGate {
  public:
   explicit StartGate(Stream& lane) : lane_(lane), closed_(lane.make_event()) {}
 
-  /// Delays all work that the lane is given from now on until the time has passed in which `launches` launches are
-  /// issued. Only time opens the gate, whatever the host does. Does nothing if launch() does not call its work at once.
+  /// Delays all work issued to the lane from now on, for the time in which `launches` launches can be issued. The gate
+  /// opens after this time, whatever the host does. Has no effect on streams that are threads.
   void close(int launches);
-  /// Stays closed until `first` opens, which was closed before on another lane of the device.
+  /// Delays the lane until `first`, which was closed before on another lane of the device, opens.
   void close_with(StartGate& first);
 
-  /// Returns the seconds that a gate stays closed: 0.5 ms and 50 us per launch, at most 20 ms, because a device accepts
-  /// no more than some hundred launches ahead.
+  /// Returns the seconds that a gate stays closed: 0.5 ms plus 50 us per launch, but at most 20 ms, because a device
+  /// queues no more than some hundred launches.
   static double seconds_for(int launches);
 
  private:
@@ -50,28 +50,27 @@ class RankOps {
     int threads = 1;       // CPU threads that compute
     int host_threads = 1;  // CPU threads that fill and check buffers
   };
-  /// Blocking; all ranks of `world` make theirs.
+  /// Blocking: all ranks of `world` must create theirs.
   RankOps(Communicator& world, const Place& place);
 
-  /// Returns a number that is equal on the ranks of a collective's group.
+  /// Returns a number that identifies this rank's group in a case: it is the same on all ranks of the group.
   int group_of(const OpCase& c) const;
-  /// Makes the case's group, blocking if it is new, and its buffers, and fills them; buffers that receive are filled
-  /// only `for_check`.
+  /// Creates the case's group (blocking if it is new) and buffers, and fills them; receive buffers only if `for_check`.
   void prepare(const OpCase& c, bool for_check);
-  /// Other conditions of a run's beginning.
+  /// Further options of begin().
   struct Begin {
-    bool paced = true;          // on an emulated cluster
-    int more = 0;               // iterations of other ops, on other lanes, that are issued before this one may begin
-    RankOps* beside = nullptr;  // runs an op that begins at the same moment; it was issued before
+    bool paced = true;          // on an emulated cluster, the op is paced
+    int more = 0;               // number of iterations of other lanes' ops that are issued before this op may begin
+    RankOps* beside = nullptr;  // another lane's op, issued before, that begins at the same moment
   };
-  /// Blocks until all ranks are here, then enqueues the op `iterations` times.
+  /// Blocks until all ranks call it, then enqueues the op `iterations` times.
   void begin(const OpCase& c, int iterations, const Begin& how);
   void finish() { stream_->synchronize(); }
-  /// Returns when the last run began and ended.
+  /// These return the start and the end of the last run.
   double start_s() const { return start_->seconds(); }
   double end_s() const { return end_->seconds(); }
 
-  /// Checks the result of the one run since prepare().
+  /// Checks the result of the op, which must have run once since prepare().
   WrongElements check(const OpCase& c) const;
   int64_t take_overruns() { return overruns_.exchange(0); }
 
@@ -84,9 +83,9 @@ class RankOps {
   Math& math() const { return layer_device_ ? layer_device_->math() : cpu_math(); }
   void enqueue(const OpCase& c, Pace pace);
   void communicate(const OpCase& c, Pace pace);
-  /// Runs an saa: exchanges on the op's stream, gathers on another.
+  /// Runs an saa, with exchanges on the op's stream and gathers on another one.
   void communicate_in_phases(const OpCase& c, Pace pace);
-  /// Returns whether the tensor was newly made, with zeros.
+  /// Returns whether a new tensor was allocated, which has zeros.
   bool make(Tensor& tensor, int64_t elements, DType dtype) const;
   template <class Value>
   void fill(TensorView tensor, Value value) const;
@@ -100,67 +99,67 @@ class RankOps {
   template <class T>
   WrongElements check_phases(const OpCase& c) const;
   WrongElements check_gemm(int64_t dim) const;
-  /// Makes the host's memory that a host_copy reads, with known values.
+  /// Allocates the host memory that a host_copy reads and fills it with known values.
   void prepare_host(const OpCase& c);
   template <class T>
   WrongElements check_host_copy(const OpCase& c) const;
 
   std::unique_ptr<Communicator> world_;
   std::map<RankGroup, std::unique_ptr<Communicator>> groups_;
-  Communicator* group_ = nullptr;  // of the prepared case; null: this rank takes no part in it
-  Communicator* node_ = nullptr;   // nodes' communicator for an saa's gathers
+  Communicator* group_ = nullptr;  // group of the prepared case; null: this rank takes no part in it
+  Communicator* node_ = nullptr;   // ranks of the node, for an saa's gathers
   std::unique_ptr<Device> device_;
-  std::unique_ptr<LayerDevice> layer_device_;  // null: the CPU's
+  std::unique_ptr<LayerDevice> layer_device_;  // null: on the CPU
   std::unique_ptr<Stream> stream_;
   StartGate gate_;
-  std::unique_ptr<Event> start_, op_start_, end_;  // of all iterations, of one, of all
-  std::unique_ptr<Stream> gathers_;                // of an saa; null until there is one
-  std::unique_ptr<Event> exchanged_, gathered_;    // a phase, all phases
-  /// Of an alltoall that is not direct, and what it was made for.
+  std::unique_ptr<Event> start_, op_start_, end_;  // start of all iterations, start of one op, end of all iterations
+  std::unique_ptr<Stream> gathers_;                // stream of an saa's gathers; null until there is one
+  std::unique_ptr<Event> exchanged_, gathered_;    // the exchange of a phase has ended; all gathers have ended
+  /// The dispatcher of an alltoall that is not direct, with the series and size that it was created for.
   struct Dispatched {
     std::unique_ptr<Dispatcher> dispatcher;
     std::string series;
     int64_t most_bytes = 0;
   } dispatched_;
   Tensor send_, receive_, third_;
-  Memory host_;                    // that host copies read
-  std::optional<bool> sent_sums_;  // whether send_ has values to be summed
+  Memory host_;                    // source of host copies
+  std::optional<bool> sent_sums_;  // whether the values in send_ are those for sums
   std::string series_;
-  std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key
+  std::map<std::string, std::unique_ptr<ModuleRun>> modules_;  // by key of the case
   ModuleRun* module_ = nullptr;
   std::atomic<int64_t> overruns_{0};
   int64_t elements_ = 0;
   int rank_ = 0, host_threads_ = 1;
 };
 
-// Runs ops on all ranks, one after the other or two at once. If ranks are processes, rank 0's process leads: the others
-// follow its commands, so that its decisions by the clock are the same everywhere.
+// Runs ops on all ranks, one after the other or two at once. If ranks are processes, that of rank 0 leads and the
+// others follow its commands, so that decisions that depend on its clock are the same everywhere.
 
 /// One op's times and errors, over all ranks.
 struct OpSample {
-  std::vector<double> seconds;  // seconds of one iteration, by rank, divided by the dilation
+  std::vector<double> seconds;  // for each rank: seconds of one iteration, divided by the dilation
   int64_t overruns = 0;
-  WrongElements wrong;  // if it was checked
+  WrongElements wrong;  // set if the run was checked
 };
 
 class OpRunner {
  public:
-  /// Makes a runner, blocking; every process makes one, with the same cases, which have to outlive it.
+  /// Blocking: every process must create one, with the same cases, which must outlive it.
   OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, double timeout_s);
   ~OpRunner();
 
-  /// Runs an op; only for ranks that lead. Indices refer to the constructor's cases. `check`: the op is run once,
-  /// unpaced, and its result is checked.
+  /// Runs an op; only for the leader. `op`: index into the constructor's cases. `check`: the op is run once, unpaced,
+  /// and its result is checked.
   OpSample run(size_t op, int iterations, bool check = false);
-  /// Runs the op while `by` runs beside it on another stream, both from the same moment on.
+  /// Runs an op while `by` runs on another stream; both begin at the same moment.
   OpSample run_beside(size_t op, int iterations, size_t by, int by_iterations);
-  /// Runs both from the same moment on, until the later one ends, and returns the seconds until then, whatever the
-  /// iterations.
+  /// Runs two ops that begin at the same moment; returns the seconds of all iterations until the later one ends.
   OpSample run_both(size_t op, int iterations, size_t other, int other_iterations);
 
-  /// Follows the leader's commands, on ranks that don't lead, until its runner is released. Throws what fails.
+  /// On processes that don't lead: follows the leader's commands until its release(). Throws the error of a failed
+  /// command.
   void follow();
-  /// Ends the others' follow(); this is the leader's last call.
+  /// Ends follow() on the other processes; the leader's last call.
   void release();
 
  private:
@@ -176,7 +175,7 @@ class OpRunner {
   const std::vector<OpCase>& cases_;
   std::optional<LocalWorld> threads_;
   std::vector<int> here_;
-  std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // by rank of this process
+  std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // for each rank of this process
 };
 
 }  // namespace moe::measure
