@@ -50,8 +50,7 @@ struct FlowTraits {
 
   bool sends_all_groups() const { return way == Way::all_groups; }
   bool fused() const { return way == Way::fused; }
-  /// Returns whether rows go to one rank of each EP peer, and the ranks that share that peer's experts then gather
-  /// them.
+  /// Returns whether rows go to one rank of each EP peer, and the ranks that share its experts then gather them.
   bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
   /// Whether, after the MoE part, MP ranks gather the tokens that each rank gated (gathers_tokens) or the rows that
   /// each rank sent (gathers_rows).

@@ -183,8 +183,7 @@ Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
   return which == Which::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
 }
 
-// Returns, for each kind of layer, the largest number of forwards of a layer whose backward is yet to come, at any time
-// on the stage.
+// Returns, for each kind of layer, the largest number of forwards on the stage whose backward is yet to come.
 Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
   if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all chunks of a stage have the same layers
     const int held = passes_in_flight(r.order, r.micro_batches, r.split(), stage);
@@ -239,7 +238,7 @@ double activations(const MemoryRequest& r, int stage) {
          end_rows(r, {r, stage});
 }
 
-// Returns whether a rank gathers weights that `replicas` ranks replicate: always under ZeRO 3, where a rank has only a
+// Returns whether a rank gathers weights that `replicas` ranks replicate: always under ZeRO 3, where it has only a
 // shard.
 bool gathers_from(const LayerCase& c, int replicas) {
   return sharding_stage(c.parallel) == kMostZeroStage || replicas > 1;
@@ -404,8 +403,7 @@ bool sums_attention(TaskKind kind) {
 bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
 // Returns whether the task uses temporary tensors of the dense part. The AllGather of a forward's input, and the one
-// before a dense layer's feed-forward in a backward, do not: they use only kept tensors and those passed between
-// layers.
+// before a dense layer's feed-forward in a backward, do not: they use only kept tensors and those between layers.
 bool of_dense_part(const Task& task) {
   if (of_rows(task.kind)) return false;
   if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
@@ -481,7 +479,8 @@ Lifetime of_both_phases(Lifetime lifetime) {
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
 
-// The slots of one MemorySlot kind. Invariant: the spans of a slot do not overlap, and the tasks' order guarantees it.
+// The slots of one MemorySlot kind.
+// Invariant: the spans of a slot do not overlap, and the tasks' order guarantees it.
 class Slots {
  public:
   /// Returns a slot for `next`: the first one that is free whenever `next` needs it, else the new slot `fresh`.

@@ -128,8 +128,7 @@ MemoryEstimate estimate_stage(const MemoryRequest& request, int stage);
 /// with this estimate.
 MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded, bool scores = true);
 
-/// Returns the request for a plan, including its packed experts, with as many sets of tensors as the plan has memory
-/// slots.
+/// Returns the request for a plan, including packed experts, with as many sets of tensors as it has memory slots.
 MemoryRequest memory_request(const Plan& plan);
 
 /// Returns the refusal "does not fit: needs 31.20 GiB, a rank has 11.00 GiB"; empty if the estimate fits.

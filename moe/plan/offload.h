@@ -18,8 +18,7 @@ class ExpertWindow {
     int place = 0;
     bool fetches = false;  // true: the weights must be fetched to `place` first
   };
-  /// Begins a pass of `layer`. If its weights are not in the window, they replace those in the place that the last pass
-  /// did not use.
+  /// Begins a pass of `layer`. If its weights are not in the window, they replace those that the last pass did not use.
   Use begin(int layer) {
     const auto found = std::ranges::find(layers_, layer);
     const bool fetches = found == layers_.end();

@@ -305,8 +305,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
   return {op_of(kind), group, dense_bytes(kind, c, flow), 0, 0};
 }
 
-// Returns the weights of a layer or end. If the plan has no weights for its ends, they are derived from the ends'
-// gradients.
+// Returns the weights of a layer or end. If the plan has none for its ends, they follow from the ends' gradients.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
   if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
   if (!plan.ends.none()) return layer < 0 ? plan.ends.embedding : plan.ends.head;

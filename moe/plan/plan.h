@@ -21,8 +21,8 @@
 
 namespace moe {
 
-/// The kinds of lanes. A lane is a FIFO queue on one resource: it runs its tasks in order, each as soon as its inputs
-/// are ready.
+/// The kinds of lanes. A lane is a FIFO queue on a resource: it runs its tasks in order, each once its inputs are
+/// ready.
 enum class LaneKind : uint8_t { compute, inter, intra, comm, copy, gradient, receive, host, host_link };
 inline constexpr int kLaneKinds = 9;
 std::string_view name_of(LaneKind kind);
@@ -156,8 +156,8 @@ struct StageSplit {
   int parts = 1;
   int first_layers = 0, last_layers = 0;  // layers of the first and the last stage; 0: as the others
   int chunks() const { return stages * virtual_stages; }
-  /// Returns whether the first or last stage has its own number of layers. Always false unless there are more layers
-  /// than stages.
+  /// Returns whether the first or last stage has its own number of layers. False unless there are more layers than
+  /// stages.
   bool has_own_ends() const { return layers > stages && stages > 1 && first_layers + last_layers > 0; }
   /// The stages without their own number of layers: the first of them, their number, and the layers that they divide.
   struct Others {
@@ -203,8 +203,7 @@ struct Plan {
   StageSplit split() const { return split_of(shape, layers, std::min(shape.parallel.pp, layers), virtual_stages); }
   /// Returns which part of its samples a micro-batch is (LayerShape::parts).
   int part_of(int micro_batch) const { return micro_batch % parts(); }
-  /// Returns whether a task's time depends on the part of the samples. Attention's does, because it also reads earlier
-  /// parts.
+  /// Returns whether a task's time depends on the part of the samples. Attention's does: it also reads earlier parts.
   bool differs_by_part(const Task& task) const { return parts() > 1 && is_attention(task.kind); }
   Rows rows_of(const Task& task) const { return chunk_rows(rows, task.chunks, task.chunk); }
   /// Returns whether the layer number of a task or gradient denotes an end of the model: embedding or head.

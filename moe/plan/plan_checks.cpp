@@ -13,8 +13,7 @@
 namespace moe {
 namespace {
 
-// Returns the tasks in an order in which predecessors come first. Tasks on a cycle, and tasks after a cycle, are
-// missing.
+// Returns the tasks in an order in which predecessors come first, without tasks on a cycle or after one.
 std::vector<int> topological(const Edges& edges) {
   const size_t n = edges.size();
   std::vector<int> waiting(n), order;
@@ -593,8 +592,7 @@ void check_attention(const Plan& plan) {
   check_ring(plan);
 }
 
-// A backward must read the results of the repeated forward, because other passes have reused the memory of the first
-// one.
+// A backward must read the results of the repeated forward, because other passes have reused the first one's memory.
 void check_again(const Plan& plan, const Ancestors& ancestors) {
   std::map<PassKey, std::multiset<std::tuple<TaskKind, int, int>>> tasks;
   std::map<PassKey, std::map<int, int>> last;  // by lane

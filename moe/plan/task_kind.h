@@ -211,14 +211,12 @@ constexpr bool makes_expert_gradients(TaskKind kind) { return kind == TaskKind::
 /// Returns whether the task computes attention, including halves of a backward.
 constexpr bool is_attention(TaskKind kind) { return whole_of(kind) == TaskKind::attention; }
 
-/// Returns whether a backward task of this kind computes gradients of attention's weights, the last gradients of a
-/// layer.
+/// Returns whether a backward task of this kind computes gradients of attention's weights, the last ones of a layer.
 constexpr bool makes_attention_gradients(TaskKind kind) {
   return kind == TaskKind::attention || kind == TaskKind::attention_dw || kind == TaskKind::keys_values;
 }
 
-/// Returns whether the task belongs to attention's ring: heads with one block, or the transfer of a block or its
-/// gradients.
+/// Returns whether the task belongs to attention's ring: heads with one block, or a transfer of blocks or gradients.
 constexpr bool is_of_ring(TaskKind kind) {
   return kind == TaskKind::heads || kind == TaskKind::cp_send || kind == TaskKind::cp_gradient_send;
 }
@@ -243,8 +241,7 @@ constexpr bool is_end(TaskKind kind) { return part_of(kind) == TaskPart::ends; }
 /// Returns whether the task computes one of a model's ends.
 constexpr bool computes_end(TaskKind kind) { return is_end(kind) && computes(kind); }
 
-/// Returns whether the task runs on the host, not on the device: it places experts for serving, or updates offloaded
-/// experts.
+/// Returns whether the task runs on the host: it places experts for serving, or updates offloaded experts.
 constexpr bool runs_on_host(TaskKind kind) {
   return (part_of(kind) == TaskPart::serving || part_of(kind) == TaskPart::offload) && computes(kind);
 }

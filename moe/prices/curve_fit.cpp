@@ -143,9 +143,10 @@ std::vector<bool> outliers(const std::vector<FitSample>& samples) {
 // Idea: a curve consists of its seconds at size 0 and the increment over each piece. For fixed knots, these follow from
 // least squares of relative errors with nonnegative increments. Knots are searched in three ways: backwards, dropping
 // from all candidates the knot whose loss costs least; forwards, adding to none the knot that helps most; and
-// exchanging single knots while that helps. Invariant: curves never fall. Cross-validation chooses the number of
-// pieces; the reported error of each fold uses the number that is best on the other folds. Source: NNLS by Lawson and
-// Hanson (1974, nnls.h); knots forwards and backwards as in MARS (Friedman 1991).
+// exchanging single knots while that helps.
+// Invariant: curves never fall. Cross-validation chooses the number of pieces; the reported error of each fold uses the
+// number that is best on the other folds.
+// Source: NNLS by Lawson and Hanson (1974, nnls.h); knots forwards and backwards as in MARS (Friedman 1991).
 
 namespace {
 
@@ -289,8 +290,8 @@ class CrossValidation {
     for (size_t fold = 0; fold < folds; ++fold) leave_out(samples, fold);
   }
 
-  // Returns the number of pieces with the smallest error over all folds except `without`; the smallest of equally good
-  // numbers.
+  // Returns the number of pieces with the smallest error over all folds except `without`; of equally good ones, the
+  // smallest.
   size_t best_count(std::optional<size_t> without = std::nullopt) const {
     std::vector<double> sums;
     for (const auto& of_count : errors_) {

@@ -25,8 +25,7 @@ struct Line {
 
 /// Fits by ordinary least squares, as the papers do: all samples have equal weight. Needs at least two sizes.
 Line least_squares(const std::vector<FitSample>& samples);
-/// Fits by least squares of relative errors, so that short times have the same influence as long ones. Needs at least
-/// two sizes.
+/// Fits by least squares of relative errors, so that short times count as much as long ones. Needs two sizes.
 Line relative_least_squares(const std::vector<FitSample>& samples);
 
 /// A sample is an outlier if its relative residual |ln(measured / line)| exceeds both kOutlierDeviations standard

@@ -60,8 +60,7 @@ bool rises(const LinearFit& fit) {
   return fit.alpha_s + fit.range[1] * fit.beta > kFlat * (fit.alpha_s + fit.range[0] * fit.beta);
 }
 
-// Returns a text with the limits that `fit` exceeds; empty if none. `worst`: the largest held-out error of kept
-// samples.
+// Returns a text with the limits that `fit` exceeds, if any. `worst`: the largest held-out error of kept samples.
 std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
@@ -76,8 +75,7 @@ std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   return why.empty() ? std::nullopt : std::optional(why);
 }
 
-// Sets the held-out errors and the verdict of a fit. `errors`: of all samples; `off`: true for samples that are set
-// aside.
+// Sets the held-out errors and the verdict of a fit. `errors`: of all samples; `off`: whether samples are set aside.
 void judge(LinearFit& fit, std::vector<double> errors, const std::vector<bool>& off) {
   double worst = 0;
   for (size_t i = 0; i < errors.size(); ++i)
@@ -413,8 +411,7 @@ std::vector<double> times_of(const CaseRecord& record) {
   return {record.summary.number("median_s", record.where)};
 }
 
-// The seconds of repetitions by case and size. For collectives, the case is left empty, so cases of the same size are
-// pooled.
+// The seconds of repetitions by case and size. The case is empty for collectives, so cases of a size are pooled.
 using Repetitions = std::map<std::pair<std::string, double>, std::vector<double>>;
 
 std::optional<double> spread_of(const Repetitions& repetitions) {

@@ -1,5 +1,5 @@
 #pragma once
-// The fit of a cluster profile to measured times, by least squares on t(n) = starts alpha + n beta (FSMoE sections 4.1,
+// The fit of a cluster profile to measured times, by least squares: t(n) = starts alpha + n beta (FSMoE sections 4.1,
 // 6.2).
 #include <optional>
 #include <string>

@@ -31,8 +31,7 @@ class GpuPrices {
   /// the larger); empty if [gpu] has no rates.
   std::optional<double> attention_rate(int64_t head_dim, Phase phase, double seq) const;
 
-  /// Returns the price of a layer's computation as a curve over its FLOPs or bytes; empty for other tasks. `work`: that
-  /// of all rows.
+  /// Returns the price of a layer's computation over its FLOPs or bytes; empty for other tasks. `work`: of all rows.
   std::optional<PriceCurve> curve(TaskKind kind, Phase phase, const Work& work) const;
   /// Returns the seconds of attention with the layer's norms, residual sums and rotary positions.
   double attention_seconds(Phase phase) const;

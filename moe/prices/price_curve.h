@@ -9,8 +9,7 @@ struct LeastSeconds {
   double all = 0, one = 0;
 };
 
-/// A continuous curve of straight pieces: from alpha at size 0 through the knots, then with slope beta. A line has no
-/// knots.
+/// A continuous curve of straight pieces: from alpha at size 0 through the knots (none: a line), then with slope beta.
 struct PriceCurve {
   double alpha = 0, beta = 0;  // seconds, and seconds per byte or FLOP
   Points knots = {};           // ascending sizes above 0

@@ -357,8 +357,7 @@ std::vector<double> price(const LayerPricer& pricer, const Plan& plan) {
   return priced(LayerPricer(pricer.profile(), plan.shape, pricer.options()), plan);  // packing changed the case
 }
 
-// Prices of a step. Most are derived, because few profiles have rows for the group of a whole stage or for the
-// optimizer.
+// Prices of a step. Most are derived, because few profiles have rows for a whole stage's group or the optimizer.
 
 class StepPrices {
  public:

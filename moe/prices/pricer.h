@@ -45,8 +45,7 @@ class LayerPricer {
   void price(const Structure& structure, const std::vector<GradientSlice>& slices, std::vector<double>& seconds) const;
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
-  /// Returns lower bounds on the seconds of `rows` rows, for all ways to cut them into parts of at most `largest` <=
-  /// rows.
+  /// Returns lower bounds on the seconds of `rows` rows, over all cuts into parts of at most `largest` <= rows.
   LeastSeconds in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Returns a lower bound on the total seconds of slices with `bytes` bytes in total, for all ways to cut them.

@@ -18,8 +18,7 @@
 
 namespace moe {
 
-// [contention] of a cluster profile: the factors by which tasks on two resources of a rank slow each other while both
-// run.
+// [contention] of a cluster profile: factors by which tasks on two resources of a rank slow each other.
 
 /// The resource of its rank that a task uses: a computation uses `compute`, a collective its group's network, a copy
 /// the device's memory (`copy`) on whatever lane it runs. Tasks with `none` neither cause nor suffer contention.

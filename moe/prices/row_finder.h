@@ -59,8 +59,7 @@ class RowFinder {
 
   /// Returns the row of an op over a group of that size, measured with the case's dispatcher; null if there is none.
   const CommRow* comm_row(Op op, const Group& group) const;
-  /// Returns the row of the direct algorithm whose group size is nearest by ratio; of two equally near ones, the
-  /// larger.
+  /// Returns the direct row whose group size is nearest by ratio; of two equally near ones, the larger.
   const CommRow* nearest_row(Op op, const Group& group) const;
   /// Returns the note that a row of another group size prices a task.
   PriceNote borrowed_note(Op op, const Group& group, const CommRow& row) const;

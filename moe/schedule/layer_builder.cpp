@@ -49,8 +49,7 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.writes.push_back(chain.data);
 }
 
-// Adds the activations that an expert task of a backward reads, and records the task as a maker of the experts'
-// gradients.
+// Adds the activations that an expert task of a backward reads, and records the task as a maker of experts' gradients.
 void LayerBuilder::keep_expert(Task& task) {
   task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
   if (task.kind == TaskKind::expert_dx) {
@@ -201,7 +200,7 @@ void LayerBuilder::attention(Buffer sum) {
   sum_attention(sum, input, id);
 }
 
-// Adds the sum over MP and, in a backward with halves, attention_dw after task `made`. No task of the pass waits for
+// Adds the sum over MP and, in a backward with halves, attention_dw after task `made`. Nothing in the pass waits for
 // it.
 void LayerBuilder::sum_attention(Buffer sum, const Access& input, int made) {
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;

@@ -1,5 +1,4 @@
-// Lina (section 4.2): as lina-partition, but the experts compute the rows of one AlltoAll micro-op while the next one
-// is sent.
+// Lina (section 4.2): as lina-partition, but experts compute the rows of one AlltoAll micro-op while the next is sent.
 #include "moe/schedule/layer_builder.h"
 #include "moe/schedule/schedules.h"
 

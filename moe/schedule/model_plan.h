@@ -67,8 +67,7 @@ inline bool stages_apart(const ModelShape& model) {
   const bool alike = model.dense.none(model.layers) && model.whole.none(model.layers);
   return model.shape.parallel.pp > 1 && (!alike || model.split().has_own_ends());
 }
-/// Returns the model cut to its first `layers` layers. If that is fewer than it had, they are divided evenly among the
-/// stages.
+/// Returns the model cut to its first `layers` layers. If it had more, they are divided evenly among the stages.
 ModelShape first_layers(ModelShape model, int layers);
 
 /// Returns the memory request for a model that has no plan yet. `shape`: the case of its MoE layers.

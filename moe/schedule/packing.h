@@ -9,8 +9,7 @@ struct MicroOpTimes {
   double expert_s = 0, alltoall_s = 0;
 };
 
-/// Returns whether Lina doubles the experts per device: it does if the experts' micro-op is shorter than the
-/// AlltoAll's.
+/// Returns whether Lina doubles the experts per device: if the experts' micro-op is shorter than the AlltoAll's.
 inline bool packs_further(const MicroOpTimes& times) { return times.expert_s < times.alltoall_s; }
 
 /// Decides after the 10th training step and after every fourth step from then on. A decision either doubles the number

@@ -55,8 +55,8 @@ struct Schedule {
   LaneLayout lanes;
   DegreePolicy degrees;
   GradientPolicy gradients;
-  /// Adds the tasks of the MoE part of all chunks in lane order, and the points where gradients may be sent. Called for
-  /// both phases.
+  /// Adds the tasks of the MoE part of all chunks in lane order, and the points where gradients may be sent. For both
+  /// phases.
   void (*moe_part)(LayerBuilder&);
   Flow flow = Flow::sharded;
   Pieces pieces = Pieces::cut;
@@ -82,8 +82,7 @@ void require_usable(bool ok, const Schedule& schedule, fmt::format_string<Args..
                        .subject = fmt::format("schedule {}", schedule.name)});
 }
 
-/// A range of schedules, in the order of the command `list`. Elements are references to the same objects as `variants`
-/// points to.
+/// A range of schedules, in the order of the command `list`. Elements are the objects that `variants` points to.
 class ScheduleTable {
  public:
   class Iterator {
@@ -150,8 +149,7 @@ struct Decision {
   const Schedule* variant = nullptr;  // the schedule chosen among `variants`
 };
 
-/// Returns the decision that sends `bytes` bytes of the gradients in the first of the schedule's two places for
-/// gradients.
+/// Returns the decision that sends `bytes` bytes in the first of the schedule's two places for gradients.
 Decision with_split(const Schedule& schedule, int degree_forward, int degree_backward, int64_t bytes);
 
 /// The two places between which gradients are split. "after" everything else is worthwhile only under contention, if

@@ -1,9 +1,10 @@
 // Idea: at any time, some set of lanes is busy, at rates given by contention. To choose how long each set is busy so
 // that all work is completed in the least total time is a linear program, and every feasible point of its dual is a
-// lower bound. Invariant: every simplification lowers the bound. Tasks may be interrupted, and chunks don't wait for
-// earlier ones; `load_of` only keeps that the MoE part's first and last tasks can't overlap with others. Any price of
-// gradients gives a bound, so the search for the best price need not be exact. Source: lower bounds by sets of
-// activities that can run at the same time (Mingozzi et al. 1998), here with rates.
+// lower bound.
+// Invariant: every simplification lowers the bound. Tasks may be interrupted, and chunks don't wait for earlier ones;
+// `load_of` only keeps that the MoE part's first and last tasks can't overlap with others. Any price of gradients gives
+// a bound, so the search for the best price need not be exact.
+// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/search/contended_bound.h"
 
 #include <algorithm>
@@ -239,8 +240,8 @@ class LeastModel {
     return pricer_.has(GroupKind::dp) ? bytes : 0;
   }
 
-  // Returns the smallest value over all degrees. For the degrees without passes, gradients may be sent whenever their
-  // lane is idle.
+  // Returns the smallest value over all degrees. At degrees without passes, gradients may be sent whenever their lane
+  // is idle.
   double least(std::span<Load> loads, const PricedDegrees& degrees, double price) const {
     const Prices prices(pricer_, *degrees.passes.front().structure);
     double least = kNever;

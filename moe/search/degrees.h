@@ -37,8 +37,7 @@ struct DegreeChoice {
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal, lower limit for chunks of AlltoAll and AllGather
   int packing = 0;                         // Decision::packing, for schedules that pack experts; 0: tuned
   bool takes_rivals = true;                // `wave` may use the plan of another schedule
-  /// Seconds of other schedules' plans for the same choice: `wave` does not tune these schedules again unless they are
-  /// faster.
+  /// Seconds of other schedules' plans for the same choice: `wave` tunes these schedules again only if they are faster.
   std::map<const Schedule*, double> known_s = {};
   /// Returns whether a rank has enough memory for such a layer; it limits the packing of experts. Empty: always.
   std::function<bool(const LayerCase&, Flow)> fits = {};

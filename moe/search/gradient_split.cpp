@@ -11,8 +11,7 @@
 namespace moe::search {
 namespace {
 
-// The splits of `all` bytes between the two places. Splits at bends of the price curve are priced once and used for all
-// paths.
+// The splits of `all` bytes between the two places. Splits at bends of the price curve are priced once for all paths.
 class SplitSearch {
  public:
   SplitSearch(const LayerPricer& pricer, int64_t all)
@@ -182,8 +181,7 @@ class ContendedSplit {
 
 }  // namespace
 
-// A slice of 0 seconds has no task, so paths through it do not exist: under contention they may be longer than all
-// others.
+// A slice of 0 seconds has no task, so paths through it do not exist; under contention they may be the longest.
 double SplitPaths::seconds(double first_s, double second_s) const {
   double longest = neither;
   if (first_s > 0) longest = std::max(longest, first + first_s);

@@ -309,8 +309,8 @@ void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
   }
 }
 
-// The best order of one phase found under contention. There no partial order dominates another, so orders are replayed
-// one by one.
+// The best order of one phase found under contention. No partial order dominates another there, so each order is
+// replayed.
 struct ContendedOrder {
   Decision decision;  // degree, order and split of one phase
   double seconds = 0;
@@ -328,8 +328,7 @@ class ContendedOrders {
 
  private:
   void visit(const LaneOrder& order);
-  // Returns the best number of bytes in the first of a split's two places; empty if no split beats the best result so
-  // far.
+  // Returns the best number of bytes in the first of a split's two places; empty if none beats the best result so far.
   std::optional<int64_t> best_bytes(const Decision& split);
   void swap_neighbours();
   double replay(const Decision& decision);

@@ -107,8 +107,7 @@ SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) 
       *c.structure, store.seconds, [&] { return makespan(c); }, to_beat);
 }
 
-// With policy beside_dense, replayed_paths' first place is beside the dense part and its second is after everything
-// else.
+// With policy beside_dense, the first of replayed_paths() is beside the dense part, the second after everything else.
 SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   if (pricer.outline().dense) {
     const GradientPlacement beside{{.beside_dense = true}, {}, {}};

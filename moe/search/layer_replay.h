@@ -130,8 +130,7 @@ class LayerReplay {
   double backward_with(const BackwardOption& option, LayerSlices slices);
   /// Returns the fastest split of a backward whose other decisions are given; if none beats `to_beat`, any split.
   Candidate best_split_of(const Decision& decision, double to_beat);
-  /// Returns a lower bound on the seconds of a backward of this degree under contention, for all splits; 0 if there is
-  /// none.
+  /// Returns a lower bound on the seconds of a backward of this degree under contention, over all splits; 0: unknown.
   double least_contended(int degree);
 
  private:

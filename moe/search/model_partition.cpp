@@ -1,5 +1,4 @@
-// The partition problem of a stage's backward, with layers' seconds from replays, and the comparison of strategies by
-// `exact`.
+// The partition problem of a stage's backward, with seconds from replays, and the comparison of strategies by `exact`.
 #include "moe/search/detail/model_partition.h"
 
 #include <algorithm>
@@ -210,8 +209,7 @@ ModelDecision decided(const ModelShape& model, const Partition& partition,
 BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
   BackwardOptions tried;
   const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
-  // A larger degree keeps lanes busy longer, so if no larger degree is faster without gradients, none is faster with
-  // them.
+  // A larger degree keeps lanes busy longer, so if none is faster without gradients, none is faster with them.
   const PhaseBound bound = layer.bound(Phase::backward);
   double least = std::numeric_limits<double>::infinity();
   for (const int r : tried_degrees(fixed, layer.pricer)) {

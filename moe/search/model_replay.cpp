@@ -211,8 +211,8 @@ class Descent {
     return moved;
   }
 
-  // Places for bytes are numbered: 2 i is the MoE part of backward i, 2 i + 1 is beside its dense part, and the last is
-  // the tail.
+  // Places for bytes are numbered: 2 i is the MoE part of backward i, 2 i + 1 beside its dense part; the last is the
+  // tail.
   size_t places() const { return 2 * best_.backwards.size() + 1; }
   bool is_place(size_t place) const { return place % 2 == 1 || place + 1 == places() || sends_in_moe(place / 2); }
   bool sends_in_moe(size_t backward) const { return moves_.in_moe && !replay_.is_dense(backward); }

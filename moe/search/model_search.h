@@ -73,8 +73,7 @@ class ModelSearch {
   };
   ModelResult tune_as(const Asked& asked, const LayerResult& layer);
   ModelResult tune_iteration(const Asked& asked);
-  /// Tunes another schedule for `wave`; empty if it does not support the model or the requested degrees, or has no
-  /// price.
+  /// Tunes another schedule for `wave`; empty if the model, a price or the degrees are not supported.
   std::optional<ModelResult> tune_rival(const Asked& asked, const Schedule& rival, const LayerPricer& pricer);
   static ModelResult order_iteration(const Asked& asked, int keep);
   void try_degrees(const Asked& asked, LayerResult& layer, double least_s);

@@ -308,8 +308,7 @@ int64_t hidden_bytes(const PartitionProblem& problem, double window_s, int64_t w
   return most * problem.element_bytes;
 }
 
-// Step 2 as a function of variables in [0, 1]: for each layer with a choice, the share of the spare bytes that it
-// sends.
+// Step 2 with variables in [0, 1]: for each layer with a choice, the share of its spare bytes that it sends.
 class Step2 {
  public:
   Step2(const PartitionProblem& problem, const Partition& first, search::PartitionSearch& search)

@@ -78,7 +78,7 @@ struct Unit {
   int64_t bytes() const { return slice.bytes(); }
 };
 
-// Returns a lower bound on the seconds of sums of experts' gradients over EDP with `bytes` bytes, for all ways to cut
+// Returns a lower bound on the seconds of summing `bytes` bytes of experts' gradients over EDP, for all ways to cut
 // them.
 double least_expert_sums_s(const LayerPricer& pricer, int64_t bytes) {
   const auto all = static_cast<double>(bytes);
@@ -267,8 +267,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
   ordered_before = OrderedLists(before, ordered);
 }
 
-// Adds a unit with all of its makers: in the base plan it waits only for some of them, but every micro-batch
-// contributes.
+// Adds a unit with all of its makers: in the base plan it waits for some of them, but all micro-batches contribute.
 void Iteration::add_unit(const Task& sends) {
   Unit unit{sends.id, base.slices[sends.slice], sends.after};
   int64_t left = unit.slice.end;  // counted from the start of the loop's current gradient
@@ -685,8 +684,7 @@ class Filler {
     return true;
   }
 
-  // Returns the largest number of bytes, in whole elements, that take at most `seconds`; 0 if that is too small for a
-  // slice.
+  // Returns the largest number of bytes, in whole elements, that take at most `seconds`; 0 if too few for a slice.
   int64_t fitting(const Stream& stream, int64_t bytes, double seconds) const {
     if (stream.seconds(pricer_, bytes) <= seconds) return bytes;
     if (kLeast * stream.seconds(pricer_, element_) > seconds) return 0;
@@ -988,8 +986,8 @@ class StageBound {
     return sum;
   }
 
-  // Returns, for each lane, the least seconds before its first task or after its last one, up to the first layer that
-  // uses it.
+  // Returns, for each lane, the least seconds before its first task or after its last one, by the first layer that uses
+  // it.
   std::vector<double> outside_s(Phase phase) const {
     std::vector<double> outside_s(lanes_);
     for (size_t lane = 0; lane < lanes_; ++lane)
@@ -1268,8 +1266,8 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
-// Returns the model with each micro-batch cut into `parts` micro-batches: by samples or, if `of_samples`, each sample
-// into parts.
+// Returns the model with each micro-batch cut into `parts` micro-batches: of fewer samples or, if `of_samples`, of
+// parts.
 ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
   ModelShape cut = model;
   (of_samples ? cut.shape.layer.parts : cut.shape.layer.batch) = of_samples ? parts : cut.shape.layer.batch / parts;

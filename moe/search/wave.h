@@ -51,8 +51,7 @@ struct WaveResult {
 /// keep: those of one micro-batch, or those in flight in a turn; with several stages, those in flight on the first
 /// stage under 1F1B.
 int least_kept(const ModelShape& model, IterationOrder order);
-/// Returns least_kept() plus the layers of `passes` passes over a chunk of the stage's layers, but at least one more
-/// layer.
+/// Returns least_kept() plus the layers of `passes` passes over a chunk of the stage's layers, at least one.
 int more_kept(const ModelShape& model, int passes);
 /// Returns the number of layers whose activations a schedule keeps if memory allows: one micro-batch more than
 /// least_kept(), under GPipe all; with turns, one layer more, or those in flight in a turn.

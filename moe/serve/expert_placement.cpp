@@ -1,8 +1,8 @@
 // Idea: with `level` = tokens / devices, an expert of p tokens fills floor(p / level) devices. All remainders are items
 // smaller than one level, which are packed into the remaining devices by first-fit decreasing. Items that fit nowhere
-// are split; because the remainders add up to the remaining room, every device is then filled to the level. Invariant:
-// replicas_left_ is the number of places that remain for replicas after every expert has one place. Source: Lina
-// (ATC'23), section 5.2; first-fit decreasing: Johnson 1973.
+// are split; because the remainders add up to the remaining room, every device is then filled to the level.
+// Invariant: replicas_left_ is the number of places that remain for replicas after every expert has one place.
+// Source: Lina (ATC'23), section 5.2; first-fit decreasing: Johnson 1973.
 #include "moe/serve/expert_placement.h"
 
 #include <algorithm>

@@ -16,8 +16,7 @@ struct Part {
   std::string_view name, summary;
 };
 
-/// The number of a token's choices, each a pair of expert and weight: top_k; one per expert; or one per row of every
-/// expert.
+/// The number of a token's choices (pairs of expert and weight): top_k; one per expert; or one per row of every expert.
 enum class Choices : uint8_t { top_k, experts, rows };
 
 /// The formula of logits: x W_g; the same with noise; or cosines divided by a temperature.

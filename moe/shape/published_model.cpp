@@ -127,8 +127,7 @@ std::string in_layers(int count, int layers) {
 // Returns whether layers have sliding windows, which plans support; chunked windows do not slide.
 bool has_windows(const PublishedModel& m) { return m.window > 0 && m.count_of(Mixer::windowed) > 0 && !m.chunked; }
 
-// Returns the shortest pattern (whole_layers()) that gives the windowed layers; empty if all layers have a window, or
-// none.
+// Returns the shortest pattern (whole_layers()) that gives the windowed layers; empty if all have a window, or none.
 std::string windowed_layers(const PublishedModel& m) {
   if (!has_windows(m) || m.count_of(Mixer::windowed) == m.layers()) return {};
   std::string all;

@@ -203,8 +203,7 @@ std::optional<std::string> offload_refusal(const LayerCase& shape);
 /// Throws Unsupported with the reason that offload_refusal() returns, if it returns one.
 void check_offload(const LayerCase& shape);
 
-/// Returns the ways in which a rank saves memory, such as "ZeRO 1, scores recomputed, experts offloaded"; empty if
-/// none.
+/// Returns how a rank saves memory, such as "ZeRO 1, scores recomputed, experts offloaded"; empty if it does not.
 std::string describe_states(const ParallelShape& parallel);
 
 /// Returns "B4 L1024 M4096 H14336 E4 k2 f1.2 mixtral", followed by the element type unless it is float32.

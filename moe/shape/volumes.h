@@ -136,7 +136,8 @@ struct ModelDepth {
 /// because a backward has two GEMMs for each. Counted for each token: attention's projections; scores with all L
 /// tokens, or those of its window, masked or not; the gate, k experts (dropped or not) and the shared expert, or a
 /// dense layer's feed-forward; and the output projection. Recomputation and replicated work on several ranks do not
-/// count. Source: Chowdhery et al., PaLM, 2022, appendix B. `shape` must be complete.
+/// count.
+/// Source: Chowdhery et al., PaLM, 2022, appendix B. `shape` must be complete.
 double step_flops(const LayerCase& shape, const ModelDepth& depth);
 
 }  // namespace moe

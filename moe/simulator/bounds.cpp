@@ -1,10 +1,10 @@
 // Idea: a lane can't begin before the first chunk has reached it, must run the parts of all chunks, and its last chunk
 // must still pass the following links. So head, load and tail of each lane together bound the time of a stretch of
 // chunked tasks. A task that takes all rows ends a stretch: it waits for all earlier parts, and all later parts wait
-// for it, so the bounds of stretches add up. Invariant: no term exceeds the time of a replay. A head or a tail counts
-// the shortest part of each link. Without a fixed degree, each start-up time counts once (alpha-beta rows) and each
-// byte with its smallest price (curves). Source: machine-based bounds of flow shops (Lageweg, Lenstra and Rinnooy Kan,
-// 1978).
+// for it, so the bounds of stretches add up.
+// Invariant: no term exceeds the time of a replay. A head or a tail counts the shortest part of each link. Without a
+// fixed degree, each start-up time counts once (alpha-beta rows) and each byte with its smallest price (curves).
+// Source: machine-based bounds of flow shops (Lageweg, Lenstra and Rinnooy Kan, 1978).
 #include "moe/simulator/bounds.h"
 
 #include <algorithm>
@@ -332,8 +332,7 @@ PhaseBound::Term PhaseBound::with_all_beside(const Term& alone, std::span<const 
   return most;
 }
 
-// Sums the bounds of stretches: a task that takes all rows waits for all earlier parts, and all later parts wait for
-// it.
+// Sums the bounds of stretches: a task that takes all rows waits for all earlier parts, and all later ones wait for it.
 PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, std::span<const Load> loads) const {
   Term longest{0, name_of(LaneKind::compute)};
   double seconds = 0;
@@ -439,8 +438,7 @@ Crossings PhaseBound::crossings(BoundedDegrees degrees) const {
   const double longer_s = with_all_beside(alone, of_moe, moe_loads, degrees).seconds - alone.seconds;
   std::vector<double> last_s(lanes + 1, 0);  // for each lane, seconds after the whole chain
   for (const auto& half : shape_.beside_sum) last_s[half.lane] += dense(half);
-  // The ring's heads may begin before the lane of its sends is free, and end after the last send, so this lane counts
-  // less.
+  // The ring's heads may begin before the lane of its sends is free, and end after the last send, so it counts less.
   const auto shorter = [&](size_t link, size_t lane) {
     if (lane == lanes || !is_ring(chain[link])) return 0.0;
     return ring_s_ - ring_busy(static_cast<int>(lane));

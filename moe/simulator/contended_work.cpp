@@ -1,8 +1,8 @@
 // Idea: at any time some set of works runs, each at its rate under contention. To choose how long each set runs so that
 // all work is completed in the least total time is a linear program. Its dual gives each work a price per second such
-// that no set earns more than 1 per second; the value of all work at these prices is the bound. Invariant: ignoring
-// that work can't be interrupted, and waits for other work in its stretch, only lowers the bound. Source: lower bounds
-// by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
+// that no set earns more than 1 per second; the value of all work at these prices is the bound.
+// Invariant: ignoring that work can't be interrupted, and waits for other work in its stretch, only lowers the bound.
+// Source: lower bounds by sets of activities that can run at the same time (Mingozzi et al. 1998), here with rates.
 #include "moe/simulator/contended_work.h"
 
 #include <algorithm>
@@ -109,8 +109,7 @@ class Tableau {
     for (size_t c = 0; c < variables_; ++c) at(rows_, c) = -gains[c] / largest;
   }
 
-  // Moves to a corner with a larger gain. Returns false at the best corner, or if rounding errors prevent further
-  // steps.
+  // Moves to a corner with a larger gain. Returns false at the best corner, or if rounding errors prevent a step.
   bool improve() {
     const auto gains = cells_.begin() + static_cast<std::ptrdiff_t>(rows_ * columns_);
     const auto entering = std::min_element(gains, gains + static_cast<std::ptrdiff_t>(columns_ - 1));

@@ -1,9 +1,10 @@
 // Idea: rates change only when a task starts or ends. The replay goes from one such event to the next, and updates the
-// ends of the tasks whose slowdown has changed. Invariant: `end` of a running lane is the time at which its task ends
-// if no rate changes; `busy_` of a stage is the sum of SlowdownTable::step over its running tasks, which is the index
-// of their row in that table (slowdown.h). The same algorithm runs with two kinds of times: numbers, and lines, whose
-// slopes say how times change if the tasks' seconds change. Source: the fluid models of simulators such as SimGrid
-// (Casanova et al. 2008), with a profile's factors for rates.
+// ends of the tasks whose slowdown has changed.
+// Invariant: `end` of a running lane is the time at which its task ends if no rate changes; `busy_` of a stage is the
+// sum of SlowdownTable::step over its running tasks, which is the index of their row in that table (slowdown.h). The
+// same algorithm runs with two kinds of times: numbers, and lines, whose slopes say how times change if the tasks'
+// seconds change.
+// Source: the fluid models of simulators such as SimGrid (Casanova et al. 2008), with a profile's factors for rates.
 #include "moe/simulator/fluid_replay.h"
 
 #include <algorithm>

@@ -238,8 +238,8 @@ class ModelBound {
     return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
 
-  // Combines the layers of each chunk into one pass. A chunk with the same kinds of layers as the previous one reuses
-  // its pass.
+  // Combines the layers of each chunk into one pass. A chunk with the same kinds of layers as the last one reuses its
+  // pass.
   void compose_chunks() {
     chunks_.clear();
     std::vector<LayerKind> before, now;

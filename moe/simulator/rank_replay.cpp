@@ -1,10 +1,10 @@
 // Idea: tasks are processed in issue order, each as an operation on arrays with one element per rank. Ranks are divided
 // into blocks of whole groups whose arrays fit into the cache. A segment is a run of tasks that are processed block by
-// block; it ends at a task whose groups are wider than a block. Invariant: when a row is processed, the ends of all its
-// sources are in their buffers for the whole block. A buffer is reused once no further task waits for the task that
-// wrote it (`give_buffers`). Each task has two ends on a rank: the actual one, and the one that it would have if the
-// rank had never waited for other ranks. Source: the longest paths of an acyclic graph in max-plus algebra, as of timed
-// event graphs (Baccelli et al. 1992).
+// block; it ends at a task whose groups are wider than a block.
+// Invariant: when a row is processed, the ends of all its sources are in their buffers for the whole block. A buffer is
+// reused once no further task waits for the task that wrote it (`give_buffers`). Each task has two ends on a rank: the
+// actual one, and the one that it would have if the rank had never waited for other ranks.
+// Source: the longest paths of an acyclic graph in max-plus algebra, as of timed event graphs (Baccelli et al. 1992).
 #include "moe/simulator/rank_replay.h"
 
 #include <algorithm>

@@ -84,8 +84,8 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
-/// Returns, for each task, the tasks that it waits for: those of other lanes (awaited()) and its predecessor on its
-/// lane.
+/// Returns, for each task, the tasks that it waits for: those of other lanes (awaited()) and the one before it on its
+/// own.
 std::vector<std::vector<int>> sources_of(const Structure& structure);
 
 }  // namespace moe

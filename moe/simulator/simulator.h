@@ -8,7 +8,7 @@
 
 namespace moe {
 
-/// The start and end of each task, by id, in seconds from the start of the first task, and the busy seconds of each
+/// The start and end of each task, by id, in seconds from the start of the first one, and the busy seconds of each
 /// lane.
 struct Timeline {
   std::vector<double> start_s, end_s;
@@ -23,8 +23,7 @@ inline constexpr size_t kMaxLanes = 768;  // limit for the lanes of all stages t
 /// lanes.
 const Structure& checked(const Structure& structure);
 
-/// A structure compiled for replays. A replay takes a few nanoseconds per task and allocates no memory if `ends` is
-/// large enough.
+/// A structure compiled for replays. A replay takes a few nanoseconds per task and allocates no memory.
 class Replay {
  public:
   explicit Replay(const Structure& structure);

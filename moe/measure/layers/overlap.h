@@ -62,8 +62,7 @@ struct TaskComparison {
 /// farther.
 bool farther_from_1(double a, double b);
 
-/// Returns a comparison for each kind and phase, in the order of their first tasks. `measured`, `predicted`: seconds by
-/// task id.
+/// Returns a comparison for each kind and phase, by their first tasks. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
                                           std::span<const double> predicted);
 

@@ -23,8 +23,7 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
 /// Returns the largest factor, a power of two, by which packing can multiply the experts on a device of the proxy.
 int most_proxy_packing(const LayerCase& nominal);
 
-/// Returns a small case on all ranks of `nominal`, with which the plan is verified if the layer is too large for a
-/// reference.
+/// Returns a small case on all ranks of `nominal`, to verify the plan if the layer is too large for a reference.
 LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward);
 /// Returns the approximate FLOPs of a layer's reference, forward and backward.
 double reference_flops(const LayerCase& shape);

@@ -29,8 +29,7 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
 /// Returns a separate machine for each of `ranks` ranks, for runs in which paces determine the time of tasks.
 std::vector<RankMachine> machines_apart(size_t ranks);
 
-/// Sums host numbers over all ranks in place, blocking. They are copied to `device`, to which the call's stream
-/// belongs.
+/// Sums host numbers over all ranks in place, blocking. They go through `device`, which has the call's stream.
 void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call);
 
 // Slowing tasks on purpose, to test the checks for performance regressions.

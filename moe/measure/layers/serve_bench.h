@@ -34,8 +34,7 @@ struct ServedBatches {
   }
 };
 
-/// Returns the case of small tensors that emulates a layer, with the layer's ranks and experts and `tokens` tokens per
-/// rank.
+/// Returns the case that emulates a layer: small tensors, the same ranks and experts, `tokens` tokens per rank.
 LayerCase served_proxy(const LayerCase& nominal, int64_t tokens);
 
 /// Serves every batch of a trace under each variant, in turns. Before that, each variant serves the first batch; throws

@@ -61,8 +61,7 @@ bool RankOps::make(Tensor& tensor, int64_t elements, DType dtype) const {
   return true;
 }
 
-// Prepares the buffers. They only grow and keep their data between cases, because filling them takes longer than most
-// ops.
+// Prepares the buffers. They only grow and keep their data between cases, because filling takes longer than most ops.
 void RankOps::prepare(const OpCase& c, bool for_check) {
   if (c.shape) return prepare_module(c);
   if (c.network != Network::none) group_ = group(c.group);

@@ -37,8 +37,7 @@ class IterationBuilder : public LayerBuilder {
   void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
   void send_left(size_t place) { gradient(place); }
   void end_left() { pass_ = nullptr; }
-  /// Adds a task of Phase::step and returns its id. `slice`: the slice that a sum of gradients sends; -1 for other
-  /// tasks.
+  /// Adds a task of Phase::step and returns its id. `slice`: the slice of a sum of gradients; -1: another task.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
   const std::vector<Task>& tasks() const { return structure_.tasks; }
   int stage_of(const Task& task) const { return structure_.lanes[task.lane].stage; }

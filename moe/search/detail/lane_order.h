@@ -10,8 +10,7 @@
 namespace moe::search {
 
 /// The seconds of each chunk's tasks in the MoE part. The inter lane runs D1..Dr, the gradients, C1..Cr; the compute
-/// lane a shared expert, then E1..Er. The shared expert's AllGather comes first on the intra lane, its ReduceScatter
-/// last.
+/// lane a shared expert, then E1..Er. The shared expert's AllGather is first on the intra lane, its ReduceScatter last.
 struct ChunkTimes {
   std::vector<double> dispatch, allgather, expert, reducescatter, combine;
   double gradients = 0;
@@ -26,8 +25,7 @@ struct ChunkTimes {
 std::vector<LaneOrder> lane_orders(size_t degree);
 inline constexpr size_t kAllOrders = 5;
 
-/// Returns the seconds from the start of D1 to the end of the last task, gradients included. An empty order means
-/// FSMoE's.
+/// Returns the seconds from the start of D1 to the end of the last task, gradients included. An empty order is FSMoE's.
 double order_seconds(const ChunkTimes& times, const LaneOrder& order);
 
 struct OrderChoice {

@@ -25,8 +25,7 @@ struct ModelQuestion {
   const LayerPricer& pricer() const { return layer.pricer; }
 };
 
-/// Limit for the backwards of a layer to choose from: the exact partition's work grows with the fifth power of their
-/// number.
+/// Limit for the backwards of a layer to choose from. The exact partition's work grows with its fifth power.
 inline constexpr size_t kMostBackwards = 8;
 
 /// The backwards of one layer to choose from, with the longest paths of each.
@@ -48,8 +47,7 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
 using KindOptions = EnumArray<LayerKind, BackwardOptions, kLayerKinds>;
 KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward);
 
-/// Returns `decision` with the slices of the partition and, for each layer, the best backward of its kind for its
-/// slices.
+/// Returns `decision` with the partition's slices and, for each layer, the best backward of its kind for its slices.
 ModelDecision decided(const ModelShape& model, const Partition& partition,
                       const std::function<BackwardOption(LayerKind, LayerSlices)>& best_for, ModelDecision decision);
 
@@ -76,8 +74,7 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
 // Improvement of the places of a model's gradients by replays, for cases in which the times of layers don't add up:
 // under contention, or if a layer's tasks overlap with the next layer.
 
-/// Improves the result, and other starting points, by small moves until none makes the replay of the whole model
-/// faster.
+/// Improves the result, and other starting points, by small moves until none makes the model's replay faster.
 void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe::search

@@ -21,8 +21,7 @@ class ModelReplay {
   /// `pricer` prices one layer of the model. All arguments must outlive the object.
   ModelReplay(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model);
 
-  /// Returns the seconds of the decision's plan under the profile's contention. Throws BadInput if no plan can be built
-  /// for it.
+  /// Returns the seconds of the decision's plan under the profile's contention. Throws BadInput if it has no plan.
   double seconds(const ModelDecision& decision);
   /// Returns whether every backward sends at most the gradient bytes that exist and wait when it begins.
   bool sends_what_waits(const ModelDecision& decision) const;
