@@ -182,8 +182,8 @@ void check_places(const std::vector<StoredTensor>& tensors, int64_t base, int64_
     require<BadInput>(t.first == at, "{}: {}: found its first byte at {}, {}, expected at {}", path, shown(t.name),
                       t.first, t.first < at ? "inside the tensor before" : "behind a gap", at);
     at += t.bytes;
-    require<BadInput>(at <= end, "{}: {}: found a file of {} bytes, expected {} at least: is it torn?", path,
-                      shown(t.name), end, at);
+    require<BadInput>(at <= end, "{}: {}: found a file of {} bytes, expected at least {}: the file may be incomplete",
+                      path, shown(t.name), end, at);
   }
   require<BadInput>(at == end, "{}: found {} bytes, expected {}: the tensors end there", path, end, at);
 }
@@ -200,8 +200,9 @@ SafeTensorsFile::SafeTensorsFile(const std::string& path) : path_(path) {
   uint64_t length = 0;
   in_.seekg(0).read(reinterpret_cast<char*>(&length), kLengthBytes);
   const auto most = std::min(kMostHeaderBytes, static_cast<uint64_t>(end - kLengthBytes));
-  require<BadInput>(in_ && length <= most, "{}: found a header of {} bytes, expected {} at most: is the file torn?",
-                    path, length, most);
+  require<BadInput>(in_ && length <= most,
+                    "{}: found a header of {} bytes, expected at most {}: the file may be incomplete", path, length,
+                    most);
   std::string header(length, ' ');
   in_.read(header.data(), static_cast<std::streamsize>(length));
   require<BadInput>(bool(in_), "{}: found fewer bytes than the {} of the header", path, length);

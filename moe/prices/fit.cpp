@@ -187,11 +187,11 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
                     fit.samples, shown_r_squared(fit.r_squared), shown_r_squared(fit.r_squared_kept));
     for (size_t i = 0; i < fit.set_aside.size() && i < kNamedInAWarning; ++i) {
       const SetAside& s = fit.set_aside[i];
-      text +=
-          fmt::format("{} {} took {:.4g} s, by the line {:.4g} s", i == 0 ? ":" : ";", s.name, s.seconds, s.expected_s);
+      text += fmt::format("{} {} took {:.4g} s, the line predicts {:.4g} s", i == 0 ? ":" : ";", s.name, s.seconds,
+                          s.expected_s);
     }
     if (fit.set_aside.size() > kNamedInAWarning)
-      text += fmt::format("; {} more, as the profile lists", fit.set_aside.size() - kNamedInAWarning);
+      text += fmt::format("; the profile lists {} more", fit.set_aside.size() - kNamedInAWarning);
     warnings.push_back({std::move(text)});
   }
   for (const TaskRow& row : fitted.profile.tasks) add_weak(row_name(row), row.verdict.weak);

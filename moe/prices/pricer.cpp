@@ -161,7 +161,7 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
   const GatePart& gate = gate_of(shape().layer);
   if (kind == TaskKind::gate && (gate.logits == LogitsBy::cosine || gate.choices == Choices::rows))
     note({PriceNote::Kind::derived, fmt::format("gate {}", gate.name),
-          " = a GEMM to a logit an expert, whatever else it computes"});
+          " = a GEMM to one logit per expert, without its other work"});
   const ComputeRow gemm = find_.gemm_row();
   return {work.gemms * gemm.alpha_s, gemm.beta_s_per_flop};
 }
@@ -403,7 +403,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
     return row->alpha_s + bytes * row->beta_s_per_byte;
   }
   note({PriceNote::Kind::not_priced, std::string(name_of(kind)),
-        ", for which the profile has no row and none of copies"});
+        ", for which the profile has neither a row nor one of copies"});
   return 0;
 }
 

@@ -197,12 +197,14 @@ std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape
                             allowed, nodes, layer.node_limit, layer.router_groups));
   }
   if (measured == 0 && allowed < nodes)
-    return said(fmt::format(" is not known to send rows once a node, so {} is not in its price", allowed));
+    return said(
+        fmt::format(" may not send rows once per node, so its price does not include the limit of {} nodes", allowed));
   // Largest number of nodes that a token can reach.
   const int64_t most = std::min<int64_t>(choices_of(shape), allowed);
   if (measured == 0 || measured >= most) return std::nullopt;
-  return said(fmt::format(" is of tokens that reach {} nodes at most, priced too low: these reach {:.1f} of {}",
-                          measured, nodes_reached(shape), nodes));
+  return said(fmt::format(
+      " was measured with tokens that reach at most {} nodes, so the price is too low: these reach {:.1f} of {}",
+      measured, nodes_reached(shape), nodes));
 }
 
 // Every derived price is a weighted sum of rows at the same volume. So a rule does not depend on the size, and applies

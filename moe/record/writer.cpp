@@ -31,10 +31,10 @@ std::string other(const RunHeader& old, const RunHeader& now) {
   if (old.git != now.git || old.build != now.build || old.compiler != now.compiler || old.libraries != now.libraries)
     return "by another build";
   if (old.machine != now.machine) return "on another machine";
-  if (old.ranks != now.ranks) return "by other ranks";
+  if (old.ranks != now.ranks) return "with other ranks";
   std::string flags;
   for (size_t i = 1; i < old.argv.size(); ++i) flags += (i > 1 ? " " : "") + old.argv[i];
-  return fmt::format("of other flags, files or environment ({})", shown(flags));
+  return fmt::format("with other flags, files or environment ({})", shown(flags));
 }
 
 }  // namespace
@@ -62,10 +62,10 @@ void RecordWriter::check_same_question(const Run& last, const RunHeader& now, co
   const bool nothing = !last.ended && last.cases.empty();  // for example if invalid flags were noticed late
   if (nothing || last.header.config_digest == now.config_digest) return;
   const std::string what =
-      fmt::format("a run {}{}", last.ended ? "" : "that was broken off, ", other(last.header, now));
+      fmt::format("a run {}{}", last.ended ? "" : "that was interrupted, ", other(last.header, now));
   if (asked.named_file || !last.ended)
-    bad_input("{}: found {}, expected the same question{}{}", path_, what, asked.otherwise.empty() ? "" : ", ",
-              asked.otherwise);
+    bad_input("{}: found {}, expected one with the same flags, files, program and machine{}{}", path_, what,
+              asked.otherwise.empty() ? "" : ", ", asked.otherwise);
   log_info(fmt::format("{}: found {}; appending a new run", path_, what));
 }
 

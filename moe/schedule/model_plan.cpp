@@ -261,7 +261,8 @@ Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const M
   require<Unsupported>(model.split().parts == 1 || model.shape.parallel.recompute != Recompute::full,
                        "parts: found {} with recompute full, which keeps no keys, expected none or selective",
                        model.split().parts);
-  require<BadInput>(schedule.variants.empty(), "schedule {} chooses among others: it has no plans of its own",
+  require<BadInput>(schedule.variants.empty(),
+                    "schedule {}: found a schedule with variants, which has no plans itself, expected a variant",
                     schedule.name);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), decided_layers(model),
                           "backward decisions of a stage");

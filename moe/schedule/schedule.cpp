@@ -319,7 +319,7 @@ Plan build_plan(const Schedule& schedule, const LayerCase& shape, const Decision
                        name_of(shape.parallel.offload));
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
-                      "schedule {} chooses among others: found no choice", schedule.name);
+                      "schedule {}: found a decision without a variant, expected one of its variants", schedule.name);
     Plan plan = build_plan(*decision.variant, shape, decision);
     plan.schedule = schedule.name;
     return plan;

@@ -57,7 +57,7 @@ LayerResult LayerSearch::evaluate(const Schedule& schedule, const LayerPricer& p
   LayerResult result;
   if (!schedule.variants.empty()) {
     require<BadInput>(std::ranges::count(schedule.variants, decision.variant) == 1,
-                      "schedule {} chooses among others: found no choice", schedule.name);
+                      "schedule {}: found a decision without a variant, expected one of its variants", schedule.name);
     result = evaluate(*decision.variant, pricer, decision);
     result.bound = degree_free_bound(schedule, pricer);
   } else if (const LayerCase decided = decided_case(pricer.shape(), decision); decided != pricer.shape()) {

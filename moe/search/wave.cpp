@@ -496,7 +496,7 @@ std::vector<double> tails(const Iteration& iteration) {
     for (const int other : iteration.after[id])
       if (--waiting[other] == 0) done.push_back(other);
   }
-  require<WrongResult>(done.size() == n, "wave: what tasks wait for forms a cycle");
+  require<WrongResult>(done.size() == n, "wave: the tasks' dependencies form a cycle");
   return tail_s;
 }
 
@@ -1336,7 +1336,7 @@ int usually_kept(const ModelShape& model, IterationOrder order) {
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search) {
   require<Unsupported>(search.order == IterationOrder::any || model.split().stages * model.split().parts == 1,
-                       "an order in turns: found {} pipeline stages and samples in {} parts, expected one of both",
+                       "an order in turns: found {} pipeline stages and samples in {} parts, expected 1 and 1",
                        model.split().stages, model.split().parts);
   const int least = least_kept(model, search.order);
   require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,

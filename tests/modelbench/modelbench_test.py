@@ -414,7 +414,7 @@ class Records(Modelbench):
     def expect_refused(self, before, words):
         found = self.run_program(*words)
         self.assertEqual((found.returncode, found.stdout), (2, ""), words)
-        self.assertIn("r.jsonl: found a run that was broken off", found.stderr)
+        self.assertIn("r.jsonl: found a run that was interrupted", found.stderr)
         self.assertEqual(len(found.stderr.splitlines()), 1)
         self.assertEqual(self.text(), before, words)
 

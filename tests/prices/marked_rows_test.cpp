@@ -121,15 +121,16 @@ TEST(MarkedRows, AnAlltoAllSaysForHowManyNodesItIs) {
   };
   const auto [none, any_s] = said(0, 0);
   EXPECT_EQ(none, "");
-  EXPECT_EQ(said(2, 0), std::pair(std::string("node limit: alltoall inter 8 is not known to send rows once a "
-                                              "node, so 2 is not in its price"),
+  EXPECT_EQ(said(2, 0), std::pair(std::string("node limit: alltoall inter 8 may not send rows once per node, "
+                                              "so its price does not include the limit of 2 nodes"),
                                   any_s));
   EXPECT_EQ(said(8, 0), std::pair(std::string(), any_s)) << "as many as there are";
   EXPECT_EQ(said(4, 4).first, "");
   EXPECT_EQ(said(2, 4).first, "");
-  EXPECT_EQ(
-      said(0, 1).first,
-      "node limit: alltoall inter 8 is of tokens that reach 1 nodes at most, priced too low: these reach 2.0 of 8");
+  EXPECT_EQ(said(0, 1).first,
+            "node limit: alltoall inter 8 was measured with tokens that reach at most 1 nodes, so the price is too "
+            "low: these "
+            "reach 2.0 of 8");
   EXPECT_NE(said(6, 4, 6).first, "");
   EXPECT_NE(said(0, 4, 5).first, "");
   EXPECT_EQ(said(0, 4).first, "") << "two experts are on two nodes at most";

@@ -151,7 +151,7 @@ TEST_F(KilledTune, AnotherQuestionIsRefused) {
     other.insert(other.end(), change.begin(), change.end());
     std::filesystem::remove(folder_ + "/stderr.txt");
     EXPECT_EQ(exit_code(other), 2) << change.front();
-    EXPECT_NE(text_of("stderr.txt").find("records.jsonl: found a run that was broken off"), std::string::npos)
+    EXPECT_NE(text_of("stderr.txt").find("records.jsonl: found a run that was interrupted"), std::string::npos)
         << change.front() << ": " << text_of("stderr.txt");
     EXPECT_EQ(text_of("records.jsonl"), text) << change.front();
   }

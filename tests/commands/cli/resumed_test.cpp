@@ -43,7 +43,7 @@ class Resumed : public testing::Test {
     const Printed printed = run(words);
     EXPECT_EQ(printed.exit_code, 2) << fmt::format("{}\n{}", fmt::join(words, " "), printed.err);
     EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1) << printed.err;
-    EXPECT_NE(printed.err.find(file + ": found a run that was broken off"), std::string::npos) << printed.err;
+    EXPECT_NE(printed.err.find(file + ": found a run that was interrupted"), std::string::npos) << printed.err;
     EXPECT_EQ(Scratch::read(scratch_.path(file)), before) << fmt::format("{}", fmt::join(words, " "));
   }
 
@@ -175,7 +175,7 @@ TEST_F(Resumed, BehindACompleteRun) {
   const std::string before = Scratch::read(scratch_.path("r.jsonl"));
   Printed printed = run(kTune, {"--nearest"});
   EXPECT_EQ(printed.exit_code, 2);
-  EXPECT_NE(printed.err.find("r.jsonl: found a run of other flags"), std::string::npos) << printed.err;
+  EXPECT_NE(printed.err.find("r.jsonl: found a run with other flags"), std::string::npos) << printed.err;
   EXPECT_EQ(Scratch::read(scratch_.path("r.jsonl")), before);
   EXPECT_EQ(run(kTune).exit_code, 0) << "the same once more";
   EXPECT_EQ(read_runs(scratch_.path("r.jsonl")).size(), 2U);
