@@ -42,7 +42,7 @@ class Ab {
         gate_(setup_, writer_) {
     rule_.delta = options.delta_percent / 100;
     const double floor = NoiseFloors(options.floor).of(stamp_run({}).machine).within_session.value_or(0);
-    if (floor > rule_.delta) delta_from_ = ", the floor that self-test measured here";
+    if (floor > rule_.delta) delta_from_ = ", the noise floor that self-test measured here";
     rule_.delta = std::max(rule_.delta, floor);
   }
 
@@ -50,15 +50,15 @@ class Ab {
     const auto start = Clock::now();
     gate_.warm_up();
     if (!gate_.absent().empty() && gate_.absent().size() == list_.launches.size()) {
-      log_info(fmt::format("nothing to run: the hardware of {} is not here", fmt::join(gate_.absent(), ", ")));
+      log_info(fmt::format("nothing to run: this machine lacks the hardware for {}", fmt::join(gate_.absent(), ", ")));
       return kNoHardware;
     }
     require<BadInput>(!gate_.cases().empty() || !gate_.broken().empty() || !gate_.only_in_base().empty() ||
                           !gate_.only_in_head().empty(),
-                      "nothing was compared: found launches that measure nothing, expected a verb that does, as "
-                      "layerbench");
+                      "nothing was compared: the command measured no case, expected a verb that runs layers or "
+                      "operations, such as layerbench");
     require<BadInput>(!gate_.cases().empty() || !gate_.broken().empty(),
-                      "nothing was compared: {} of base's cases, {} of head's, none in both",
+                      "nothing was compared: found {} cases of the base and {} of the head, expected a case of both",
                       gate_.only_in_base().size(), gate_.only_in_head().size());
     AbResults results = judged();
     writer_.end();
@@ -95,7 +95,7 @@ class Ab {
 
   AbResults judged() {
     const double pair_s = 2 * gate_.launch_s();
-    log_info(fmt::format("{} cases, {} pairs of launches: about {}; up to {} more pairs of what is then suspect",
+    log_info(fmt::format("{} cases, {} pairs of launches: about {}; up to {} more pairs if a case is then suspect",
                          gate_.cases().size(), rule_.first_pairs, human_seconds(rule_.first_pairs * pair_s),
                          rule_.most_pairs));
     std::optional<Progress> progress;
@@ -108,7 +108,8 @@ class Ab {
     };
     const auto second = [&](int pairs, const std::vector<bool>& suspects) {
       progress->done();
-      log_info(fmt::format("{} suspect: {} more pairs", std::ranges::count(suspects, true), pairs));
+      log_info(
+          fmt::format("suspect cases: {}; measuring {} more pairs of them", std::ranges::count(suspects, true), pairs));
       before = stage;
       stage = pairs;
       progress.emplace("fresh pairs of the suspects", pairs * pair_s);
@@ -125,13 +126,14 @@ class Ab {
     results.pairs = outcome.pairs;
     results.records = writer_.path();
     for (const auto& [name, why] : gate_.broken()) add_broken(name, why, results);
-    for (const std::string& name : gate_.only_in_base()) add_broken(name, "it is not run any more", results);
+    for (const std::string& name : gate_.only_in_base()) add_broken(name, "it is no longer run", results);
     for (size_t i = 0; i < gate_.cases().size(); ++i) add(gate_.cases()[i], outcome, i, results);
     for (const Waiver& waiver : list_.waivers)
       if (today() > waiver.until)
-        results.remarks.push_back(fmt::format("{}: its waiver has ended ({})", waiver.name, waiver.reason));
+        results.remarks.push_back(fmt::format("{}: its waiver has expired ({})", waiver.name, waiver.reason));
       else if (!used_waivers_.contains(waiver.name))
-        results.remarks.push_back(fmt::format("{}: a waiver for a case that is not there", waiver.name));
+        results.remarks.push_back(
+            fmt::format("{}: its waiver is unused, because there is no case of this name", waiver.name));
     return results;
   }
 
@@ -151,16 +153,16 @@ class Ab {
       results.broken.emplace_back(name, why);
   }
 
-  // Adds a case; one without times is broken where the head's launches lack them.
+  // Adds a case. It is broken if most launches of the head gave no time, and not judged if it has fewer than two pairs.
   void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) {
     const Evidence& evidence = outcome.evidence[i];
     const std::vector<Pair>& pairs = evidence.second.empty() ? evidence.first : evidence.second;
     const LiveGate::Missing base = gate_.missing(false, name), head = gate_.missing(true, name);
     if (2 * static_cast<size_t>(head.launches) > evidence.first.size() + evidence.second.size())
-      return add_broken(name, fmt::format("no time in {} launches: {}", head.launches, head.why), results);
+      return add_broken(name, fmt::format("{} launches gave no time: {}", head.launches, head.why), results);
     if (pairs.size() < 2) {
-      results.remarks.push_back(
-          fmt::format("{}: not judged, no time in {} launches of the base: {}", name, base.launches, base.why));
+      results.remarks.push_back(fmt::format("{}: not judged, because {} launches of the base gave no time: {}", name,
+                                            base.launches, base.why));
       return;
     }
     results.cases.push_back({name, outcome.judged[i], median_seconds(pairs, &Pair::base),
@@ -215,7 +217,8 @@ std::string why_of(const GatedCase& c) {
   const Judged& judged = c.judged;
   std::vector<std::string> why;
   if (judged.bimodal)
-    why.push_back(fmt::format("BIMODAL: slow in {} launches of base, {} of head", judged.slow_base, judged.slow_head));
+    why.push_back(
+        fmt::format("BIMODAL: slow in {} launches of the base and {} of the head", judged.slow_base, judged.slow_head));
   if (judged.verdict == Verdict::ambiguous) why.push_back(fmt::format("needs about {} pairs", judged.pairs_needed));
   if (judged.verdict == Verdict::slower || judged.verdict == Verdict::faster)
     why.push_back(fmt::format("p = {:.1g}", judged.p));
@@ -226,7 +229,7 @@ std::string why_of(const GatedCase& c) {
   return fmt::format("{}", fmt::join(why, "; "));
 }
 
-// Lists what is not the same, worst first.
+// Returns the cases to show, worst first: all except those with unchanged time and memory.
 std::vector<const GatedCase*> told(const AbResults& results) {
   std::vector<const GatedCase*> rows;
   for (const GatedCase& c : results.cases)
@@ -270,15 +273,16 @@ std::vector<std::string> remarks_of(const AbResults& results) {
   std::vector<std::string> lines;
   for (const auto& [name, why] : results.broken) lines.push_back(fmt::format("{}: the head fails: {}", name, why));
   if (!results.only_in_head.empty())
-    lines.push_back(fmt::format("in the head alone: {}", fmt::join(results.only_in_head, ", ")));
+    lines.push_back(fmt::format("only in the head: {}", fmt::join(results.only_in_head, ", ")));
   if (!results.absent.empty())
-    lines.push_back(fmt::format("left out, their hardware is not here: {}", fmt::join(results.absent, ", ")));
+    lines.push_back(
+        fmt::format("left out, because this machine lacks the hardware: {}", fmt::join(results.absent, ", ")));
   lines.insert(lines.end(), results.remarks.begin(), results.remarks.end());
   std::vector<double> visible;
   for (const GatedCase& c : results.cases) visible.push_back(c.judged.visible);
   if (!visible.empty())
     lines.push_back(
-        fmt::format("about 19 of 20 such gates find a case that is {:.1f} % slower, of the noisiest case {:.1f} %",
+        fmt::format("about 19 of 20 such gates find a slowdown of {:.1f} % (of the noisiest case: {:.1f} %)",
                     100 * median(visible), 100 * quantile(visible, 1)));
   return lines;
 }

@@ -40,8 +40,9 @@ int run_compare(const CompareOptions& o) {
     fmt::print("{}", comparison_text(base, head, c, {.all = o.all, .markdown = o.markdown}));
   if (c.cases.empty() && c.broken.empty() && c.repaired.empty())
     bad_input(
-        "compare: found nothing that {} and {} can be compared by ({} refused, {} only in BASE, {} only in HEAD), "
-        "expected a case of the same question, machine and backend in both",
+        "compare: found no case that can be compared in {} and {} ({} measured differently, {} only in BASE, {} only "
+        "in "
+        "HEAD), expected a case with the same parameters, machine and backend in both",
         o.base, o.head, c.refused.size(), c.only_in_base.size(), c.only_in_head.size());
   if (!c.broken.empty() || has(c, Verdict::slower)) return kRegression;
   return o.strict && has(c, Verdict::ambiguous) ? kDoubtful : kOk;
@@ -49,8 +50,8 @@ int run_compare(const CompareOptions& o) {
 
 namespace {
 
-constexpr double kSameMemory = 0.01;  // a kernel keeps more or less of it for itself
-constexpr double kSameDilation = 8;   // disturbed passes are run again, at up to four times their dilation
+constexpr double kSameMemory = 0.01;  // relative; how much memory a kernel reserves varies
+constexpr double kSameDilation = 8;   // a factor; disturbed passes are repeated at up to four times their dilation
 
 std::string text_or_none(const Scalar* value) { return value ? scalar_text(*value) : "none"; }
 
@@ -96,9 +97,9 @@ MainTime main_time(const CaseRecord& record) {
       MainTime time{name, 0, {}};
       const auto usable = [](double s) { return std::isfinite(s) && s > 0; };
       if (samples.values.empty() || std::ranges::any_of(samples.values, &std::vector<double>::empty))
-        time.fault = fmt::format("{}: found no samples of some iteration", name);
+        time.fault = fmt::format("{}: found an iteration without samples, expected at least one in each", name);
       else if (!std::ranges::all_of(samples.values, [&](const auto& v) { return std::ranges::all_of(v, usable); }))
-        time.fault = fmt::format("{}: found a sample that is no time above 0", name);
+        time.fault = fmt::format("{}: found a sample that is not above 0, expected seconds", name);
       else
         time.seconds = median(max_over_ranks(samples.values));
       return time;
@@ -176,8 +177,8 @@ bool CaseFilter::keeps(const CaseRecord& record) {
 
 void CaseFilter::require_known() const {
   for (const auto& [key, values] : wanted_)
-    require<BadInput>(seen_.contains(key), "--filter: found {}, expected a parameter of some case, or schedule",
-                      shown(key));
+    require<BadInput>(seen_.contains(key),
+                      "--filter: found {}, which no case has, expected a parameter, schedule or family", shown(key));
 }
 
 namespace {
@@ -197,9 +198,9 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
   return found;
 }
 
-using Launches = std::vector<Candidate>;  // of one case, by their starts
+using Launches = std::vector<Candidate>;  // launches of one case, sorted by start
 
-// Moves the launches of one case, that of `like`, out of a side's.
+// Removes from `from` the launches of the same case as `like`, and returns them sorted by start.
 Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
   Launches launches;
   std::erase_if(from, [&](const Candidate& one) {
@@ -211,13 +212,13 @@ Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
   return launches;
 }
 
-// Returns the first launch that is not ok, else the first.
+// Returns the first launch that is not ok; if all are, the first one.
 const Candidate& telling(const Launches& launches) {
   const auto bad = std::ranges::find_if(launches, [](const auto& one) { return one.record->status != CaseStatus::ok; });
   return bad == launches.end() ? launches.front() : *bad;
 }
 
-// Returns whether each pair's two launches are neighbours in time.
+// Returns whether the pairs of launches do not overlap in time: each begins after the one before.
 bool in_turns(const Launches& base, const Launches& head, size_t pairs) {
   for (size_t i = 0; i + 1 < pairs; ++i)
     if (std::max(base[i].run->started, head[i].run->started) >
@@ -235,8 +236,9 @@ std::string status_text(const CaseRecord& a, const CaseRecord& b) {
   return fmt::format("{} -> {}{}{}", name_of(a.status), name_of(b.status), b.reason.empty() ? "" : ": ", b.reason);
 }
 
-// Returns how launches of a key differ from the head's first. Launches of one case need not be alike: "of one case" is
-// not transitive, because parameters count that both have.
+// Returns why no launch of the base matches one of the head: the first difference of a launch in `alone` from the
+// head's first launch. Launches of one case may differ from each other, because only parameters that both have are
+// compared.
 Difference first_difference(const std::vector<Launches>& alone, const std::vector<Candidate>& head) {
   if (head.empty()) return std::nullopt;
   for (const Launches& of_base : alone)
@@ -269,8 +271,8 @@ class Matcher {
   }
 
   Comparison take() {
-    require<BadInput>(out_.cases.empty() || grouped_, "--by: found {}, expected a parameter of some case, or schedule",
-                      shown(by_));
+    require<BadInput>(out_.cases.empty() || grouped_,
+                      "--by: found {}, which no case has, expected a parameter, schedule or family", shown(by_));
     judge_pairs();
     std::ranges::stable_sort(out_.cases, std::greater(), &ComparedCase::ratio);
     std::map<std::tuple<Metric, std::string>, std::pair<int, double>> sums;
@@ -293,7 +295,7 @@ class Matcher {
     bool in_turns;
   };
 
-  // Decides cases of several launches, all of them together.
+  // Judges all cases with several pairs together, as one gate.
   void judge_pairs() {
     Rule rule;
     std::vector<Evidence> evidence;
@@ -301,7 +303,7 @@ class Matcher {
       rule.delta = std::max(rule.delta, out_.cases[paired.of_case].floor.value_or(0));
       evidence.push_back(paired.evidence);
     }
-    for (Evidence& one : evidence) {  // the first pairs choose suspects, further ones confirm them
+    for (Evidence& one : evidence) {  // the first pairs select suspects, further pairs confirm them
       const auto first = std::min(one.first.size(), static_cast<size_t>(rule.first_pairs));
       std::vector<Pair> rest(one.first.begin() + static_cast<ptrdiff_t>(first), one.first.end());
       one.first.resize(first);
@@ -386,7 +388,7 @@ class Matcher {
 
   const std::string& by_;
   const NoiseFloors& floors_;
-  bool grouped_ = false;  // whether any case has what `by` names
+  bool grouped_ = false;  // any case has the value that `by` names
   std::vector<Paired> pairs_;
   Comparison out_;
 };
@@ -397,9 +399,10 @@ Side read_side(const std::string& path) {
   Side side{path, {}};
   for (const std::string& file : record_files(path, false)) {
     std::vector<Run> runs = read_runs(file);
-    if (!runs.empty()) side.files.push_back({file, std::move(runs.back())});  // one that was begun may be empty
+    if (!runs.empty())
+      side.files.push_back({file, std::move(runs.back())});  // a run that was just started may be empty
   }
-  require<BadInput>(!side.files.empty(), "{}: found no run, expected records", path);
+  require<BadInput>(!side.files.empty(), "{}: found no records, expected at least one run", path);
   return side;
 }
 
@@ -411,7 +414,7 @@ Side read_exports(const std::string& path, const std::string& range) {
     for (const fs::directory_entry& entry : fs::directory_iterator(path))
       if (unpacked_name(entry.path()).ends_with(".sqlite")) files.push_back(entry.path());
     std::ranges::sort(files);
-    require<BadInput>(!files.empty(), "{}: found no *.sqlite, expected exports of Nsight Systems", path);
+    require<BadInput>(!files.empty(), "{}: found no *.sqlite in the folder, expected exports of Nsight Systems", path);
   }
   Side side{path, {}};
   for (const std::string& file : files) {
@@ -459,7 +462,7 @@ Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter,
 namespace {
 
 constexpr size_t kShownNames = 3;
-constexpr size_t kShownDigits = 12;  // of a commit
+constexpr size_t kShownDigits = 12;  // digits of a commit's hash
 
 std::string commit_of(const RunHeader& run) {
   const std::string* commit = run.git.find_text("commit");
@@ -479,7 +482,7 @@ std::string value_text(Metric metric, double value) {
   return metric == Metric::time ? human_seconds(value) : human_bytes(value);
 }
 
-/// Puts the parts together, as paragraphs.
+/// Builds the text from lines and tables.
 class Text {
  public:
   explicit Text(ReportLook look) : look_(look) {}
@@ -498,7 +501,7 @@ class Text {
 void add_side(Text& text, std::string_view name, const Side& side) {
   for (const Side::OfFile& of : side.files)
     text.line(fmt::format("{}: {}, {}, {}{}", name, of.file, of.run.header.started, commit_of(of.run.header),
-                          of.run.ended ? "" : "; this run was broken off"));
+                          of.run.ended ? "" : "; this run was interrupted"));
 }
 
 void add_cases(Text& text, const Comparison& c, bool all) {
@@ -533,7 +536,7 @@ void add_groups(Text& text, const Comparison& c) {
 }
 
 void add_refused(Text& text, const Comparison& c, bool all) {
-  std::map<std::string, std::vector<std::string>> keys;  // by reason
+  std::map<std::string, std::vector<std::string>> keys;  // keys by reason
   for (const CaseRemark& one : c.refused) keys[one.why].push_back(one.key);
   for (const auto& [why, of] : keys)
     text.line(fmt::format("not compared: {} ({}): {}", of.size(), names(of, all), why));
@@ -550,8 +553,8 @@ void add_ambiguous(Text& text, const Comparison& c) {
   if (needed > 0) text.line(fmt::format("AMBG: about {} launches on each side would decide every case", needed));
   if (by_floor)
     text.line(
-        "AMBG: how far sessions of the same code differ on this machine is not known, so that no time is called "
-        "SLOW; a self-test measures it");
+        "AMBG: without the noise floor of this machine, no time is called SLOW; moetune self-test, run twice, measures "
+        "it");
 }
 
 Json remarks(const std::vector<CaseRemark>& all) {

@@ -29,13 +29,14 @@ namespace fs = std::filesystem;
 
 std::vector<Run> runs_below(const std::string& folder) {
   std::error_code error;
-  require<BadInput>(fs::is_directory(folder, error), "{}: found no folder, expected one of records", folder);
+  require<BadInput>(fs::is_directory(folder, error), "{}: found no such folder, expected a folder with records",
+                    folder);
   std::vector<Run> runs;
   for (const std::string& file : record_files(folder, true)) {
     try {
       std::ranges::move(read_runs(file), std::back_inserter(runs));
-    } catch (const BadInput& fault) {  // one file of many
-      log_warning(fmt::format("passed over: {}", fault.what()));
+    } catch (const BadInput& fault) {  // the other files can still be read
+      log_warning(fmt::format("skipped a file: {}", fault.what()));
     }
   }
   return runs;
@@ -73,19 +74,19 @@ Ended run_script(const std::string& file, const std::string& plot) {
                                     shell_word(script.string()), shell_word(file));
   if (!plot.empty()) command += fmt::format(" --out {}", shell_word(plot));
   std::FILE* pipe = ::popen(command.c_str(), "r");
-  require<std::runtime_error>(pipe != nullptr, "history: {}: cannot be started", script.string());
+  require<std::runtime_error>(pipe != nullptr, "history: {}: cannot start the script", script.string());
   Ended ended;
   std::array<char, 4096> part{};
   while (const size_t size = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), size);
   const int status = ::pclose(pipe);
   ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-  if (ended.code == 126 || ended.code == 127) ended.code = kNoHardware;  // the shell has printed that there is none
+  if (ended.code == 126 || ended.code == 127) ended.code = kNoHardware;  // no such Python, as the shell has printed
   const bool known = ended.code == kOk || ended.code == kBadInput || ended.code == kNoHardware;
-  require<std::runtime_error>(known, "history: {}: failed", script.string());
+  require<std::runtime_error>(known, "history: {}: the script failed", script.string());
   return ended;
 }
 
-/// Puts the changes into the document's series. Returns the script's exit code.
+/// Finds changes by the script and adds them to the document's series. Returns the script's exit code.
 int add_changes(Json& document, const std::string& plot) {
   const auto long_enough = [](const Json& series) { return series["points"].size() >= size_t{kLeastRuns}; };
   if (plot.empty() && std::ranges::none_of(document["series"], long_enough)) return 0;
@@ -156,7 +157,7 @@ int run_history(const HistoryOptions& o) {
 
 namespace {
 
-/// What one run says of one case.
+/// The time of one case in one run.
 struct Seen {
   const Run* run;
   std::string key;
@@ -168,7 +169,7 @@ std::string text_of(const Fields& fields, std::string_view name) {
   return found ? scalar_text(*found) : "";
 }
 
-/// Returns what a case is, and how it was measured.
+/// Returns a text that identifies a case: its key, and how it was measured.
 std::string identity_of(const CaseRecord& record) {
   std::string text = fmt::format("{} {} {} {}", record.key, record.backend, record.emulated, record.dilation != 1);
   for (const char* name : {"dtype", "algorithm"}) text += fmt::format(" {}", value_of(record, name).value_or(""));
@@ -186,7 +187,7 @@ std::string machine_text(const RunHeader& run) {
   return text.empty() ? "unknown machine" : text;
 }
 
-/// The machines that runs were made on, each once; runs of one machine may say less than others.
+/// The distinct machines of the runs. Runs of one machine may have described it in less detail than others.
 class Machines {
  public:
   size_t of(const RunHeader& run) {
@@ -207,11 +208,12 @@ class Machines {
   std::vector<const RunHeader*> known_;
 };
 
-/// Splits runs into parts that have no case in common.
+/// Splits the times into parts without a common run or case.
 std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
   std::map<std::string, size_t> part_of_case;
   std::map<const Run*, size_t> part_of_run;
-  std::vector<size_t> above(all.size());  // parts by their first entry; merged ones point to others
+  std::vector<size_t> above(
+      all.size());  // union-find over parts, named by their first entry; a merged part points to another one
   std::iota(above.begin(), above.end(), size_t{0});
   const auto top = [&](size_t part) {
     while (above[part] != part) part = above[part];
@@ -228,7 +230,7 @@ std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
   return out;
 }
 
-/// A mean that values are added to.
+/// A running mean.
 struct Mean {
   double sum = 0;
   int count = 0;
@@ -236,7 +238,8 @@ struct Mean {
   double value() const { return sum / count; }
 };
 
-/// Fits levels of cases and values of runs in turn, each by the means of what the others leave.
+/// Alternately fits the levels of cases and the values of runs, each to the mean residuals of the other, until the
+/// values settle.
 Series fitted(const std::vector<Seen>& seen) {
   constexpr int kMostRounds = 10000;
   constexpr double kSettled = 1e-12;
@@ -289,7 +292,8 @@ std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, 
           {&run, identity_of(record), std::log(time.seconds)});
     }
   filter.require_known();
-  require<BadInput>(known || !any, "--by: found {}, expected a parameter of some case, or schedule", shown(by));
+  require<BadInput>(known || !any, "--by: found {}, which no case has, expected a parameter, schedule or family",
+                    shown(by));
   std::vector<Series> all;
   for (const auto& [name, seen] : groups)
     for (const std::vector<Seen>& part : joined(seen)) {

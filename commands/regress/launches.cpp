@@ -25,7 +25,7 @@ std::string program_in(const std::string& dir, const std::string& what) {
   for (const char* place : {"build/release/moetune", "moetune", "bin/moetune", "build/plan/moetune"})
     if (fs::is_regular_file(folder / place, ignored)) return fs::absolute(folder / place);
   bad_input(
-      "{}: found no built moetune in '{}', expected a checkout where ./moetune was used, a build folder, or the "
+      "{}: found no built moetune in '{}', expected a checkout in which ./moetune was run, a build folder, or the "
       "program",
       what, dir);
 }
@@ -61,7 +61,7 @@ std::string text_of(const Arm& arm) {
 }
 
 std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit) {
-  require<BadInput>(unit.empty() || !metric.empty(), "--unit: found {}, expected --metric beside it", shown(unit));
+  require<BadInput>(unit.empty() || !metric.empty(), "--unit: found {} without --metric, expected both", shown(unit));
   if (metric.empty()) return std::nullopt;
   return OutputMetric(metric, unit, "--metric");
 }
@@ -93,8 +93,8 @@ ScratchFolder::ScratchFolder() {
   const fs::path temporary = fs::temp_directory_path(error);
   require<BadInput>(!error, "TMPDIR: {}", error.message());
   path_ = temporary / "moetune-XXXXXX";
-  require<BadInput>(::mkdtemp(path_.data()) != nullptr, "{}: cannot be made, expected a folder for temporary files",
-                    path_);
+  require<BadInput>(::mkdtemp(path_.data()) != nullptr,
+                    "{}: cannot be created, expected TMPDIR to be a writable folder", path_);
 }
 
 ScratchFolder::~ScratchFolder() {
@@ -122,7 +122,7 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
   words.insert(words.end(), {"--out", records});
   const ProcessEnd process = run_process(words, timeout_s);
   LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
-  const bool told = process.code == kOk || process.code == kBadInput;  // or nothing of the line could be run
+  const bool told = process.code == kOk || process.code == kBadInput;  // other codes mean that the line could not run
   if (!told || !fs::exists(records)) return end;
   const std::string prefix = line.name.empty() ? "" : line.name + "/";
   const std::vector<Run> runs = read_runs(records);
@@ -180,11 +180,11 @@ CaseList read_case_list(const std::string& name_or_path) {
     if (table.has("metric"))
       line.metric.emplace(table.text("metric"), table.has("unit") ? table.text("unit") : "", table.where("metric"));
     else if (table.has("unit"))
-      table.fail("unit", shown(table.text("unit")), "a metric beside it");
-    if (!names.insert(line.name).second) table.fail("name", shown(line.name), "a name of its own");
+      table.fail("unit", shown(table.text("unit")), "none without metric");
+    if (!names.insert(line.name).second) table.fail("name", shown(line.name), "a different name for each launch");
     list.launches.push_back(std::move(line));
   }
-  require<BadInput>(!list.launches.empty(), "{}: launch: found none, expected at least one", list.path);
+  require<BadInput>(!list.launches.empty(), "{}: launch: found no [[launch]], expected at least one", list.path);
   for (const TableReader& table : root.tables("waiver", {"case", "reason", "until"}))
     list.waivers.push_back({table.text("case"), table.text("reason"), date_from(table, "until")});
   return list;
@@ -194,8 +194,8 @@ CaseList read_case_list(const std::string& name_or_path) {
 
 CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command,
                       std::optional<OutputMetric> metric) {
-  require<BadInput>(cases.empty() != command.empty(), "{}: found {}, expected --cases or -- VERB and its flags", verb,
-                    cases.empty() ? "neither" : "both");
+  require<BadInput>(cases.empty() != command.empty(), "{}: found {}, expected either --cases or a command after --",
+                    verb, cases.empty() ? "neither" : "both");
   if (!cases.empty()) return read_case_list(cases);
   CaseList one;
   one.launches.push_back({"", command, false, std::move(metric)});

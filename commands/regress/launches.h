@@ -1,5 +1,5 @@
 #pragma once
-// The two programs of a gate, and what their launches measured.
+// The two programs that a gate compares, and the results of their launches.
 #include <chrono>
 #include <fmt/format.h>
 #include <map>
@@ -15,81 +15,82 @@
 
 namespace moe::regress {
 
-// What a gate runs: configs/ci/NAME.toml.
+// The command lines that a gate runs: configs/ci/NAME.toml.
 
-/// A command line. Each case that it measures and that is ok is a case of the gate.
+/// A command line. Each case that it measures successfully is a case of the gate.
 struct LaunchLine {
-  std::string name;                         // empty: the only one
+  std::string name;                         // prefix of its cases' names; empty: the command on the command line
   std::vector<std::string> words;           // a verb that writes records, with its flags; with a metric: any command
   bool demanded = false;                    // true: the gate fails without the hardware, instead of skipping this line
-  std::optional<OutputMetric> metric = {};  // number to read from the command's output
+  std::optional<OutputMetric> metric = {};  // how to read times in the output; none: records are read
 };
 
-/// A case that may be slower for a while.
+/// Permission for a case to be slower until a date.
 struct Waiver {
-  std::string name;  // of the case
+  std::string name;  // name of the case
   std::string reason;
-  std::chrono::year_month_day until;  // the last day on which it holds
+  std::chrono::year_month_day until;  // last valid day
 };
 
 struct CaseList {
-  std::string path;  // empty: of a command line
+  std::string path;  // file; empty: the list is one command on the command line
   std::vector<LaunchLine> launches;
   std::vector<Waiver> waivers;
 };
 
-/// Returns the launches and waivers of configs/ci/NAME.toml or a file, or the one command line, read by `metric`.
-/// Throws BadInput "FILE:LINE: KEY: found ..., expected ...", and where both or neither are given to `verb`.
+/// Returns the launches and waivers of `cases` (a name in configs/ci/, or a file) or, if `cases` is empty, a list of
+/// `command` alone, whose output is read by `metric`. Throws BadInput "FILE:LINE: KEY: found ..., expected ..." for a
+/// bad file, and if both or neither of `cases` and `command` are given to `verb`.
 CaseList case_list_of(const std::string& verb, const std::string& cases, const std::vector<std::string>& command,
                       std::optional<OutputMetric> metric = {});
 
 /// One of the two programs that are compared.
 struct Arm {
   std::string name;                // "base", "head"
-  std::string program;             // moetune; empty: no line is of its verbs
-  std::string folder;              // in which commands of a metric run; empty: this one
-  std::vector<std::string> flags;  // behind the command line's own
+  std::string program;             // path of moetune; empty: all lines are other commands
+  std::string folder;              // folder in which other commands run; empty: the current one
+  std::vector<std::string> flags;  // flags that are appended to every command line
 };
 
-/// Returns the arm of a tree (`dir`; empty: this program and folder) for the lines of a list. Throws BadInput
-/// "WHAT: ..." where it lacks what they need: moetune (program_in), of metrics a folder to run in.
+/// Returns the arm for the lines of a list. `dir` is a checkout or folder; empty: this program and the current folder.
+/// Throws BadInput "WHAT: ..." if `dir` has no moetune for the verbs (program_in), or is no folder for other commands.
 Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::string> flags, const CaseList& list,
            const std::string& what);
-/// Returns what a person reads of it: the program or the folder, and its flags.
+/// Returns the arm as text: its program or folder, and its flags.
 std::string text_of(const Arm& arm);
-/// Returns the program of a tree: DIR itself where it is one, else what ./moetune and cmake build into it, or what was
-/// installed there. Throws BadInput "WHAT: ..." where there is none.
+/// Returns the path of moetune: `dir` itself if it is an executable file, else the program that was built or installed
+/// in this folder. Throws BadInput "WHAT: ..." if it is not found.
 std::string program_in(const std::string& dir, const std::string& what);
-/// Returns the program that runs.
+/// Returns the path of the running program.
 std::string own_program();
 
-/// Returns the program and the one beside it that runs layers: what records depend on. None where it is empty.
+/// Returns the files on which the records of a program depend: itself, and PROGRAM-run beside it if that exists.
 std::vector<std::string> files_of_program(const std::string& program);
-/// Returns the metric of flags; none: both are empty.
+/// Returns the metric of the flags --metric and --unit; none if both are empty.
 std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit);
-/// Adds to a question that it is asked now where lines are of metrics: it is not known on what they depend, so a gate
-/// that was broken off begins again.
+/// Adds the current time to the question if a line has a metric, so that an interrupted gate starts again instead of
+/// resuming: the files that other commands depend on are unknown, and may have changed.
 void ask_anew(const CaseList& list, Asked& asked);
 
-/// How a launch ended. One that failed or left no records has no cases.
+/// The result of a launch. A launch that failed or wrote no records has no cases.
 struct LaunchEnd {
   int code = 0;
   bool timed_out = false;
   double wall_s = 0;
   std::string last_line;
   std::map<std::string, CaseTimes> cases;     // by name
-  std::map<std::string, std::string> not_ok;  // "wrong: ..."
+  std::map<std::string, std::string> not_ok;  // reasons by name: "wrong: ..."
 };
 
-/// Name the samples that are judged: passes of layers and models, all samples of operations and kernels.
+/// Names of the samples that are judged: passes of layers and models, and samples of operations and kernels.
 inline constexpr std::string_view kOfLayers = "total_s", kOfOps = "seconds";
-/// Returns these samples of a record; none where it is not ok, a repeat (compare.h) or lacks them.
+/// Returns the samples of that name; none if the record lacks them, is not ok, or is a repeat (is_repeat).
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample);
 
 /// A temporary folder, which is removed with this object.
 class ScratchFolder {
  public:
-  /// Throws BadInput where no folder can be made.
+  /// Throws BadInput if no folder can be created.
   ScratchFolder();
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
@@ -100,14 +101,14 @@ class ScratchFolder {
   std::string path_;
 };
 
-/// Starts launches; what they write lies in a folder of its own.
+/// Runs launches, whose records go to a temporary folder.
 class Launcher {
  public:
-  /// `before`: the words of a launcher such as "mpirun -np 2", which stand before the program.
+  /// `before`: the words of a launcher such as "mpirun -np 2", which precede the program.
   explicit Launcher(std::vector<std::string> before) : before_(std::move(before)) {}
-  /// Returns the line that `run` starts, as a person would type it.
+  /// Returns the command line of a launch for messages, with the launcher and the arm's flags.
   std::string shown(const Arm& arm, const LaunchLine& line) const;
-  /// Runs the line. Where a launch has passes of layers, the operations that it timed to predict them are no cases.
+  /// Runs the line. If a launch has passes of layers, the operations that it timed to predict them are not cases.
   LaunchEnd run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
  private:

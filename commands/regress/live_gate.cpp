@@ -13,7 +13,7 @@
 namespace moe::regress {
 namespace {
 
-constexpr double kShortestTimeout = 60, kTimeoutOfFirst = 20;  // seconds; times as long as the first launch
+constexpr double kShortestTimeout = 60, kTimeoutOfFirst = 20;  // seconds; multiple of the first launch's time
 
 std::string label_of(const LaunchLine& line) { return line.name.empty() ? "" : fmt::format(" of {}", line.name); }
 
@@ -29,10 +29,10 @@ LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
                                                         : std::numeric_limits<int32_t>::max();
   LaunchEnd end = launcher_.run(arm, line, timeout_s);
   const auto what = [&] { return fmt::format("{}: a launch{}", arm.name, label_of(line)); };
-  require<RankFailure>(!end.timed_out, "{} had not ended after {:.0f} s: {}", what(), end.wall_s,
+  require<RankFailure>(!end.timed_out, "{} timed out after {:.0f} s: {}", what(), end.wall_s,
                        launcher_.shown(arm, line));
   if (end.code == kOk || (end.code == kNoHardware && !line.demanded)) return end;
-  if (end.code == kBadInput && !end.not_ok.empty()) return end;  // its records say why none of its cases ran
+  if (end.code == kBadInput && !end.not_ok.empty()) return end;  // its records give the reasons why no case ran
   const std::string why = end.last_line.empty() ? "nothing on stderr" : end.last_line;
   throw RankFailure(fmt::format("{} ended with code {} ({}): {}", what(), end.code, why, launcher_.shown(arm, line)));
 }
@@ -90,14 +90,15 @@ std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vecto
   return names;
 }
 
-// Limits the line to those layers of a grid that have these cases, "run/LAYER/SCHEDULE", where they are not all.
+// Returns the line limited to the layers of the wanted cases ("run/LAYER/SCHEDULE"), if it runs a grid of which only
+// some cases are wanted.
 LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
   const auto has = [&](std::string_view flag) {
     return std::ranges::any_of(line.words, [&](std::string_view word) {
       return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
     });
   };
-  // --only is a flag of layerbench, and knows no layers that are drawn.
+  // --only is a flag of layerbench alone, and does not apply to --drawn layers.
   if (line.metric || std::ranges::find(line.words, "layerbench") == line.words.end() || !has("--grid") ||
       has("--drawn"))
     return line;
@@ -126,9 +127,9 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
     const auto found = end.cases.find(name);
     if (found == end.cases.end()) {
       Missing& missing = missing_[{&arm == &setup_.head, name}];
-      missing.why = end.not_ok.contains(name) ? end.not_ok.at(name) : "it was not run";
+      missing.why = end.not_ok.contains(name) ? end.not_ok.at(name) : "the launch did not run it";
       ++missing.launches;
-      log_warning(fmt::format("{}: pair {} has no time of {}: {}", arm.name, number + 1, name, missing.why));
+      log_warning(fmt::format("{}: pair {} has no time for {}: {}", arm.name, number + 1, name, missing.why));
       continue;
     }
     if (!times.contains(name)) {
@@ -152,7 +153,7 @@ std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
   for (const LaunchLine& line : shuffled(number)) {
     const std::set<std::string> names = of_line(line, wanted);
     if (names.empty()) continue;
-    // Of each two pairs one begins with the head and one with the base.
+    // Pairs 2 i and 2 i + 1 begin with different programs.
     const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number / 2));
     const bool head_first = (random_bits(setup_.seed, stream, 0) + static_cast<uint64_t>(number)) % 2 == 1;
     for (const bool head : {head_first, !head_first})

@@ -13,8 +13,8 @@ namespace {
 std::optional<double> share_of(const CaseRecord& record, std::string_view name) {
   if (!record.summary.has(name)) return std::nullopt;
   const double share = record.summary.number(name, record.where);
-  require<BadInput>(std::isfinite(share) && share >= 0, "{}: {}: found {}, expected a number from 0", record.where,
-                    name, share);
+  require<BadInput>(std::isfinite(share) && share >= 0, "{}: {}: found {}, expected a number of at least 0",
+                    record.where, name, share);
   return share;
 }
 
@@ -28,7 +28,7 @@ NoiseFloors::NoiseFloors(const std::string& path) {
       if (record.key == kFloorKey)
         floors_.push_back(
             {run.header.machine, {share_of(record, "within_session"), share_of(record, "between_sessions")}});
-  require<BadInput>(path.empty() || !floors_.empty(), "{}: found no record of a self-test, expected {}", path,
+  require<BadInput>(path.empty() || !floors_.empty(), "{}: found no record {}, expected records of self-test", path,
                     kFloorKey);
 }
 

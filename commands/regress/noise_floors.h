@@ -1,5 +1,5 @@
 #pragma once
-// What self-test measured on a machine: how far apart equal programs may lie.
+// Noise floors of a machine: the differences that self-test measured between equal programs.
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,17 +13,17 @@ inline constexpr const char* kFloorKey = "self-test/floor";
 
 /// Relative deviations; empty: not measured.
 struct Floor {
-  std::optional<double> within_session;    // 99 % of cases' means over a stage's pairs stay within it
-  std::optional<double> between_sessions;  // the largest of a case's medians in two sessions
+  std::optional<double> within_session;    // 99 % of gates have all means within it (floor_of)
+  std::optional<double> between_sessions;  // largest difference of a case's medians in two sessions
 };
 
 /// The floors of all machines in a file of self-tests.
 class NoiseFloors {
  public:
-  /// `path`: empty for kSelfTestRecords, which need not be there. Throws BadInput where a named file can't be read, and
-  /// for a floor that is no number from 0.
+  /// `path`: file with records of self-test; empty: kSelfTestRecords, which may be missing. Throws BadInput if a named
+  /// file cannot be read or has no floor, or if a floor is not a number of at least 0.
   explicit NoiseFloors(const std::string& path);
-  /// Returns the last floors of a machine like this one.
+  /// Returns the latest floors of machines that equal this one (machine_difference).
   Floor of(const Fields& machine) const;
 
  private:

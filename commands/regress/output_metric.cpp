@@ -14,14 +14,15 @@
 namespace moe::regress {
 namespace {
 
-constexpr size_t kLongestLine = 4096;  // of lines that are searched
+constexpr size_t kLongestLine = 4096;  // bytes of a line that are searched
 constexpr std::string_view kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
 
 /// A line of a training's log.
 struct LogLine {
   std::string_view log, pattern, unit, teraflops = {};
 };
-// Source: megatron/training/training.py; NeMo's TimingCallback, in bars and lines; train_utils.py of Megatron-Bridge;
+// Source: megatron/training/training.py; NeMo's TimingCallback, in progress bars and lines; Megatron-Bridge's
+// train_utils.py;
 // deepspeed/runtime/pipe/engine.py and deepspeed/utils/timer.py, with wall_clock_breakdown and without.
 constexpr std::array<LogLine, 6> kLogLines{
     {{"megatron", R"(elapsed time per iteration \(ms\):\s*([-+0-9.eE]+))", "ms",
@@ -33,7 +34,7 @@ constexpr std::array<LogLine, 6> kLogLines{
      {"deepspeed", R"(\| fwd: ([-+0-9.eE]+) \| bwd: ([-+0-9.eE]+) \|.*\| step: ([-+0-9.eE]+))", "ms"},
      {"deepspeed", R"(CurrSamplesPerSec=([-+0-9.eE]+))", "1/s"}}};
 
-// Returns the seconds of a unit; none for what is no unit of time.
+// Returns the seconds of a unit; none for an unknown unit.
 std::optional<double> seconds_of(std::string_view unit) {
   if (unit == "s" || unit == "1/s") return 1;
   if (unit == "ms") return 1e-3;
@@ -68,8 +69,9 @@ std::optional<std::string> range_of_metric(const std::string& metric) {
 
 CaseTimes range_times(const commands::NsysExport& from, const std::string& range) {
   const std::vector<std::vector<double>> by_rank = commands::range_seconds(from, range);
-  require<BadInput>(!by_rank.empty(), "{}: found no kernel that was launched inside a range {}, expected some",
-                    from.path, shown(range));
+  require<BadInput>(!by_rank.empty(),
+                    "{}: found no kernel that was launched inside the range {}, expected at least one", from.path,
+                    shown(range));
   const auto [least, most] = std::ranges::minmax_element(by_rank, {}, &std::vector<double>::size);
   require<BadInput>(least->size() == most->size(),
                     "{}: found {} and {} occurrences of {}, expected the same number on every rank", from.path,
@@ -125,10 +127,10 @@ OutputMetric::Found OutputMetric::in(const std::string& output, const Place& pla
   if (lines_.empty()) return benchmarks_in(output);
   for (const Line& line : lines_)
     if (Found found = numbers_in(output, line); !found.cases.empty() || !found.not_ok.empty()) return found;
-  return {.not_ok = {{"", fmt::format("found nothing for {} in the output", shown(text_))}}};
+  return {.not_ok = {{"", fmt::format("found no time for metric {} in the output", shown(text_))}}};
 }
 
-// Returns neither times nor a fault of an output without such lines. Progress bars return to a line's begin.
+// Returns an empty result for an output without such lines. A carriage return also ends a line, as in progress bars.
 OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line& expected) const {
   CaseTimes times;
   std::vector<double> flops_per_s;
@@ -160,7 +162,7 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line
   return {.cases = {{"", std::move(times)}}, .is_rate = expected.is_rate, .flops_per_s = std::move(flops_per_s)};
 }
 
-// nsys lists the files that it generated.
+// Reads the last *.sqlite that the output names, because nsys lists the files that it generated.
 OutputMetric::Found OutputMetric::ranges_in(std::string_view output, const Place& place) const {
   constexpr std::string_view kExtension = ".sqlite", kBlanks = " \t\r\n'\"[]";
   const size_t end = output.rfind(kExtension);
@@ -182,7 +184,7 @@ OutputMetric::Found OutputMetric::ranges_in(std::string_view output, const Place
   }
 }
 
-// Every repetition is a sample; where only aggregates are printed, the median is the one sample.
+// Every repetition is a sample; if only aggregates are printed, the median is the one sample.
 OutputMetric::Found OutputMetric::benchmarks_in(std::string_view output) const {
   const size_t begin = output.find('{');
   const std::optional<Json> json = begin == std::string_view::npos ? std::nullopt : json_if_valid(output.substr(begin));
@@ -207,7 +209,7 @@ OutputMetric::Found OutputMetric::benchmarks_in(std::string_view output) const {
     }
     (aggregate.empty() ? found.cases : medians)[name].samples.push_back({*seconds * time->get<double>()});
   }
-  found.cases.merge(medians);  // only of what has no repetitions
+  found.cases.merge(medians);  // keeps the repetitions of names that have both
   for (const auto& [name, why] : found.not_ok) found.cases.erase(name);
   return found;
 }

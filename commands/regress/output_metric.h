@@ -1,5 +1,5 @@
 #pragma once
-// What other people's commands measure, read from what they print.
+// Reads times in the output of commands that are not moetune's.
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -13,15 +13,15 @@
 
 namespace moe::regress {
 
-/// What one launch measured of a case.
+/// The samples of a case in one launch.
 struct CaseTimes {
   std::vector<std::vector<double>> samples;  // seconds[iteration][rank]
-  double peak_bytes = 0;                     // of the tensors; 0: not counted
-  /// The median over iterations of the maximum over ranks.
+  double peak_bytes = 0;                     // peak memory of the tensors; 0: not counted
+  /// Returns the median over iterations of the maximum over ranks.
   double seconds() const;
 };
 
-/// Returns the range of a metric "nsys:RANGE"; none: it is another metric.
+/// Returns RANGE of a metric "nsys:RANGE"; none for other metrics.
 std::optional<std::string> range_of_metric(const std::string& metric);
 
 /// Returns the ranks' times of each occurrence of a range, from an SQLite export of Nsight Systems
@@ -33,36 +33,40 @@ CaseTimes range_times(const commands::NsysExport& from, const std::string& range
 class OutputMetric {
  public:
   struct Found {
-    std::map<std::string, CaseTimes> cases = {};     // by name; the only one of a command has the name ""
-    std::map<std::string, std::string> not_ok = {};  // by name, why a case has no time
-    bool is_rate = false;                            // times are those of one unit of work, such as a sample
-    std::vector<double> flops_per_s = {};            // of a GPU, by iteration, where a training's log says them
+    std::map<std::string, CaseTimes> cases = {};     // by name, which is empty if the output has one case
+    std::map<std::string, std::string> not_ok = {};  // reasons why cases have no time, by name
+    bool is_rate = false;                            // times are seconds per unit of work, such as a sample
+    std::vector<double> flops_per_s = {};            // FLOP/s of a GPU by iteration; empty: the log has none
   };
 
-  /// `text`: gbench (google/benchmark's JSON), megatron, nemo, megatron-bridge or deepspeed (the iterations of such a
-  /// log but the first), nsys:RANGE (the occurrences of a range in the last file *.sqlite that is named), number (the
-  /// lines that are a number alone), or a regular expression whose group is a number. `unit`, of the last two: s, ms,
-  /// us, ns, or 1/s for rates; empty: s. Throws BadInput "WHERE: ...".
+  /// `text` is one of:
+  /// gbench                 google/benchmark's JSON
+  /// megatron, nemo, megatron-bridge, deepspeed: the iterations in such a log, except the first
+  /// nsys:RANGE             the occurrences of an NVTX range in the last *.sqlite that the output names
+  /// number                 the lines that consist of one number
+  /// a regular expression   its one group is a number
+  /// `unit` is s, ms, us, ns or 1/s (a rate) for the last two; empty: s. Throws BadInput "WHERE: ...".
   OutputMetric(const std::string& text, const std::string& unit, const std::string& where);
 
-  /// Where and when a command ran: files that it names are of that folder, and no older.
+  /// The folder and the start of a command: names of files in its output are relative to the folder, and older files
+  /// are ignored.
   struct Place {
-    std::string folder = {};  // empty: this one
+    std::string folder = {};  // empty: the current folder
     std::filesystem::file_time_type started = {};
   };
 
   /// Reads the output of a command.
   Found in(const std::string& output, const Place& place) const;
-  /// Returns "megatron", "number", ... as it was given.
+  /// Returns the metric as the constructor got it.
   const std::string& text() const { return text_; }
 
  private:
-  /// A line's form; its time is the sum of its groups.
+  /// A form of lines; a line's time is the sum of the groups of `pattern`.
   struct Line {
     std::regex pattern;
     double unit_s = 1;
     bool is_rate = false;
-    std::optional<std::regex> teraflops = {};  // a second, of a GPU, on the same line; none: it says none
+    std::optional<std::regex> teraflops = {};  // TFLOP/s of a GPU on the same line; none: the log has none
   };
 
   Found benchmarks_in(std::string_view output) const;
@@ -70,13 +74,13 @@ class OutputMetric {
   Found ranges_in(std::string_view output, const Place& place) const;
 
   std::string text_;
-  std::optional<std::string> range_;  // of nsys
-  std::vector<Line> lines_;           // of which the first counts that an output has; none: nsys, or JSON
-  bool first_warms_ = false;
+  std::optional<std::string> range_;  // RANGE of nsys:RANGE
+  std::vector<Line> lines_;           // forms; the first one that the output has is read; empty: nsys or gbench
+  bool first_warms_ = false;          // the first iteration is a warm-up and does not count
 };
 
-/// Returns the logs that OutputMetric knows by name, those that say most about an iteration first: a training may print
-/// lines of several.
+/// Returns the metrics of OutputMetric that read a training's log. A training may print lines of several logs; the log
+/// with the most information about an iteration comes first.
 std::vector<std::string> known_logs();
 
 }  // namespace moe::regress

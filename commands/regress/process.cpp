@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr off_t kLastLines = 4096, kMostOutput = 64 << 20;
 
-// Returns the next held signal; 0 where none came in time.
+// Returns the next held signal; 0 if none arrives within `patience`.
 int next_signal(const HeldSignals& held, Clock::duration patience) {
   const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
   const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
@@ -58,7 +58,7 @@ class Descriptor {
   _exit(127);
 }
 
-// Returns the last bytes of a file, no more than `most`.
+// Returns the end of a file, at most `most` bytes.
 std::string end_of(int file, off_t most) {
   const off_t size = lseek(file, 0, SEEK_END), from = std::max<off_t>(0, size - most);
   std::string text(static_cast<size_t>(size - from), '\0');
@@ -75,13 +75,13 @@ std::string last_line_of(int file) {
   return text.substr(text.find_last_of("\n\r") + 1);
 }
 
-// Ends the whole group: by SIGTERM, and after a while by SIGKILL.
+// Ends the process group by SIGTERM and, after kGrace, by SIGKILL. Returns the program's status.
 int end_group(pid_t pid, const HeldSignals& held) {
   int status = 0;
   kill(-pid, SIGTERM);
   for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
     if (waitpid(pid, &status, WNOHANG) == pid) {
-      kill(-pid, SIGKILL);  // the processes that outlive it
+      kill(-pid, SIGKILL);  // processes of the group that outlive the program
       return status;
     }
     next_signal(held, std::chrono::milliseconds(50));
@@ -106,7 +106,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, c
     const pid_t pid = fork();
     require<BadInput>(pid >= 0, "{}: cannot be started: {}", argv.front(), std::strerror(errno));
     if (pid == 0) become(argv, place, parent, output.number(), log.number(), held);
-    setpgid(pid, pid);  // whichever of us is first
+    setpgid(pid, pid);  // parent and child both set it, since either may run first
     while (waitpid(pid, &status, WNOHANG) != pid) {
       const int signal = next_signal(held, deadline - Clock::now());
       end.timed_out = signal == 0 && Clock::now() >= deadline;
@@ -115,7 +115,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, c
       status = end_group(pid, held);
       break;
     }
-    kill(-pid, SIGKILL);  // the processes of the group that outlive the program
+    kill(-pid, SIGKILL);  // processes of the group that outlive the program
     end.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
   }
   if (ended_by != 0) throw Interrupted{ended_by};
@@ -128,7 +128,7 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, c
 int run_interruptibly(const std::function<int()>& body) {
   int signal = 0;
   {
-    const HeldSignals held;  // between programs too
+    const HeldSignals held;  // also holds signals that arrive between two programs
     try {
       return body();
     } catch (const Interrupted& interrupted) {
@@ -156,7 +156,7 @@ std::vector<std::string> words_of(const std::string& text, const std::string& wh
       words.back() += c;
     }
   }
-  require<BadInput>(quote == 0, "{}: found {} without its second {}", what, text, quote);
+  require<BadInput>(quote == 0, "{}: found {}, expected a closing {}", what, text, quote);
   return words;
 }
 

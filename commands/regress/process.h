@@ -1,5 +1,5 @@
 #pragma once
-// One start of a program, with all that it starts in turn.
+// Runs a program and all processes that it starts.
 #include <functional>
 #include <string>
 #include <vector>
@@ -8,14 +8,14 @@ namespace moe::regress {
 
 struct ProcessEnd {
   int code = 0;            // exit code; 128 + the signal's number if a signal ended it
-  bool timed_out = false;  // whether it was killed after the timeout, with its whole process group
+  bool timed_out = false;  // the process group was killed because its time was over
   double wall_s = 0;
   std::string last_line;  // last non-empty line of stderr
   std::string output;     // stdout; empty unless ProcessPlace::keeps_output
 };
 
 struct ProcessPlace {
-  std::string folder = {};  // in which it runs; empty: this one
+  std::string folder = {};  // working folder; empty: the current one
   bool keeps_output = false;
 };
 
@@ -24,17 +24,17 @@ struct Interrupted {
   int signal;
 };
 
-/// Runs `argv` to its end in a process group of its own, without input; what it prints is not shown. A signal that
-/// would end this process ends the group first, and is thrown as Interrupted. Throws BadInput where nothing can be
+/// Runs `argv` to its end in a process group of its own, without input and without showing its output. A signal that
+/// would end this process ends the group first, and is then thrown as Interrupted. Throws BadInput if no process can be
 /// started.
 ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessPlace& place = {});
 
-/// Returns what `body` returns, which runs programs. A signal that would end this process does so only when `body` has
-/// ended and removed its temporary files.
+/// Calls `body`, which runs programs, and returns its result. A signal that would end this process takes effect after
+/// `body` has ended and removed its temporary files.
 int run_interruptibly(const std::function<int()>& body);
 
-/// Divides a text at blanks; quotes, single or double, keep words together. Throws BadInput "WHAT: ..." where one is
-/// left open.
+/// Splits a text at blanks, except inside single or double quotes. Throws BadInput "WHAT: ..." if a quote is not
+/// closed.
 std::vector<std::string> words_of(const std::string& text, const std::string& what);
 
 }  // namespace moe::regress

@@ -10,13 +10,13 @@
 namespace moe::regress {
 namespace {
 
-constexpr size_t kBlock = 4;  // neighbouring rounds
+constexpr size_t kBlock = 4;  // consecutive rounds of a block
 constexpr double kFloorShare = 0.99;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 double log_seconds(const std::optional<CaseTimes>& times) { return times ? std::log(times->seconds()) : kNone; }
 
-// Draws rounds for one gate.
+// Draws the rounds of one gate, in blocks of kBlock consecutive rounds.
 class Draws {
  public:
   Draws(size_t rounds, uint64_t seed, std::string_view what, uint64_t gate)

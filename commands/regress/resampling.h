@@ -1,5 +1,6 @@
 #pragma once
-// Launches of equal programs that were recorded, and gates made of them: how often the rule is wrong on this machine.
+// Estimates how often the gate's rule is wrong on a machine, by gates that are resampled from recorded launches of
+// equal programs.
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -10,37 +11,37 @@
 
 namespace moe::regress {
 
-/// What is done to the head's times of one case of a gate.
+/// An artificial slowdown of the head in one case of a gate.
 struct Injection {
   std::string_view name;
-  double slowdown = 0;           // a share; 0: nothing is done
-  bool one_rank = false;         // to one rank of each launch, not to all
-  double share_of_launches = 1;  // 0.25: a slow mode that a quarter of the launches is in
+  double slowdown = 0;           // share by which times grow; 0: equal programs
+  bool one_rank = false;         // slows one rank of each launch instead of all
+  double share_of_launches = 1;  // share of the launches that are slowed; 0.25: a quarter
 };
 const std::vector<Injection>& injections();
 
-/// One pair of launches of every case; empty: the case has none in this round.
+/// One pair of launches: the times by case; none: the case was not measured in this round.
 struct Round {
   std::vector<std::optional<CaseTimes>> base, head;
 };
 
 struct ResampledGates {
   int64_t gates = 0;
-  int64_t any_slow = 0;  // gates with any SLOW
-  int64_t found = 0;     // gates where the slowed case is
-  int64_t unsure = 0;    // where it is ambiguous
+  int64_t any_slow = 0;  // gates in which any case is SLOW
+  int64_t found = 0;     // gates in which the slowed case is SLOW
+  int64_t unsure = 0;    // gates in which the slowed case is AMBG
 };
 
-/// Draws gates from blocks of neighbouring rounds, which keeps what drifts, with the programs' names drawn anew.
-/// Without an injection equal programs are judged.
+/// Resamples gates from blocks of consecutive rounds, which preserves slow drift of the machine. Each round's two
+/// launches are swapped with probability 1/2. With the injection "none" the programs are equal.
 ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, const Injection& injection, int64_t gates,
                         uint64_t seed);
 
-/// Returns how far one launch of a case deviates: the deviation of its pairs' log ratios over the root of 2.
+/// Returns the standard deviation of a launch's log seconds: that of the pairs' log ratios over the root of 2.
 double launch_deviation(const std::vector<Round>& rounds, size_t of_case);
 
-/// Returns the log ratio that 99 % of resamples stay within: of each the largest mean of any case over so many pairs of
-/// equal programs.
+/// Returns the log ratio within which 99 % of resampled gates of equal programs stay. A gate's value is the largest of
+/// its cases' trimmed means over `pairs` pairs.
 double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed);
 
 }  // namespace moe::regress

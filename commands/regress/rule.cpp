@@ -18,10 +18,10 @@
 namespace moe::regress {
 namespace {
 
-constexpr double kTail = 2.58;   // deviations: how sure the second stage is to be of half of delta
-constexpr double kOften = 1.96;  // deviations that all but one of 40 means stay above
+constexpr double kTail = 2.58;   // half of delta, in standard errors of the second stage's mean
+constexpr double kOften = 1.96;  // standard errors; 39 of 40 means are at most this far below their expected value
 constexpr size_t kFewestLaunches = 10, kFewestOfMode = 2;
-constexpr double kApart = 4;  // deviations within the modes, that lie between them
+constexpr double kApart = 4;  // least gap between two modes, in standard deviations within a mode
 constexpr int kMostNeeded = 100000;
 
 std::vector<double> log_ratios(const std::vector<Pair>& pairs) {
@@ -48,7 +48,8 @@ int pairs_of_second(double deviation, const Rule& rule) {
   return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), rule.least_pairs, rule.most_pairs);
 }
 
-// Returns how many pairs it would need, if mean and deviation stayed, to lie within delta or to be told from 0.
+// Returns the estimated number of pairs, at the same mean and deviation, after which the interval lies within delta or,
+// for a mean beyond delta, excludes 0.
 int pairs_needed(const std::vector<double>& ratios, const Rule& rule) {
   const TrimmedMean middle = trimmed_mean(ratios);
   const double mean = std::abs(middle.mean);
@@ -63,14 +64,15 @@ struct Modes {
   int slow_base = 0, slow_head = 0;
 };
 
-// Divides the launches at the widest gap, if that is wide beside what varies on either side of it.
+// Divides the launches into two groups at the widest gap of their times, if that is larger than delta and kApart times
+// the deviation on either side.
 Modes modes_of(const Evidence& evidence, const Rule& rule) {
   std::vector<double> all;
   for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
     for (const Pair& pair : *pairs) all.insert(all.end(), {pair.base, pair.head});
   if (all.size() < 2 * kFewestLaunches) return {};
   std::ranges::sort(all);
-  size_t slow = 0;  // the first of the slower group
+  size_t slow = 0;  // index of the first launch in the slower group
   double widest = 0;
   for (size_t i = kFewestOfMode; i + kFewestOfMode <= all.size(); ++i)
     if (all[i] - all[i - 1] > widest) widest = all[i] - all[i - 1], slow = i;
@@ -93,7 +95,7 @@ std::vector<double> towards(std::vector<double> ratios, double mean) {
   return ratios;
 }
 
-// Judges a case by itself; whether its p is small enough depends on all suspects together.
+// Judges a case by its own pairs. judge() then decides by the p of all suspects together.
 Judged look_at(const Evidence& evidence, const Rule& rule) {
   const bool suspect = !evidence.second.empty();
   const std::vector<double> ratios = log_ratios(suspect ? evidence.second : evidence.first);
@@ -142,7 +144,8 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
     ++pairs;
   for (const std::vector<Pair>& first : first_of_suspects) {
     const TrimmedMean middle = trimmed_mean(log_ratios(first));
-    // A few launches alone make it suspect, perhaps those of a slow mode, which Fisher's test sees only in many.
+    // If only a few launches made the case suspect, they may be a slow mode, which Fisher's test needs many pairs to
+    // find.
     const bool few = std::abs(middle.mean) <= rule.log_delta() / 2;
     pairs = std::max(pairs, few ? rule.most_pairs : pairs_of_second(middle.deviation, rule));
   }
@@ -162,7 +165,7 @@ std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) 
     const bool of_one = judged.bimodal && (judged.slow_base == 0) != (judged.slow_head == 0);
     mode_p.push_back(of_one ? fisher_p(std::max(judged.slow_base, judged.slow_head), launches, 0, launches) : 1);
   }
-  // Two ways to be found slower share the level.
+  // A case can be found slower in two ways, so each has half of the level.
   const std::vector<bool> by_mean = holm(p, rule.level / 2), by_mode = holm(mode_p, rule.level / 2);
   for (size_t s = 0; s < suspects.size(); ++s) {
     Judged& judged = all[suspects[s]];
@@ -185,9 +188,9 @@ namespace {
 
 constexpr size_t kMostFlipped = 40;
 constexpr double kMostOfMedian = 1.25, kTrimmed = 0.2;
-constexpr double kRounding = 1e-12;  // of the sum of all sizes: equal sums in another order
+constexpr double kRounding = 1e-12;  // relative rounding error between equal sums in another order
 
-// Returns the sums under all signs, sorted: each value doubles them, in two sorted halves.
+// Returns the sorted sums of the values under all signs. Each value doubles the list: two sorted halves are merged.
 std::vector<double> signed_sums(std::span<const double> values) {
   std::vector<double> sums{0}, less, more;
   for (const double value : values) {
@@ -215,7 +218,7 @@ double sign_flip_p(std::span<const double> values) {
   double sum = 0, size = 0;
   for (const double value : clipped) sum += value, size += std::abs(value);
   const double least = sum - kRounding * size;
-  // Any signs of the first half meet all signs of the second that together reach the sum.
+  // Meet in the middle: as a sum of the first half grows, more sums of the second half reach `least` with it.
   const auto all = std::span<const double>(clipped);
   const std::vector<double> first = signed_sums(all.first(all.size() / 2));
   const std::vector<double> second = signed_sums(all.subspan(all.size() / 2));
@@ -278,7 +281,7 @@ std::vector<bool> holm(std::span<const double> p, double level) {
 }
 
 double rank_sum_p(std::span<const double> a, std::span<const double> b) {
-  std::map<double, std::pair<double, double>> counts;  // value -> how many in a, in both
+  std::map<double, std::pair<double, double>> counts;  // by value: its count in a, and in both
   for (const double value : a) counts[value].first += 1, counts[value].second += 1;
   for (const double value : b) counts[value].second += 1;
   const auto n = static_cast<double>(a.size()), m = static_cast<double>(b.size());

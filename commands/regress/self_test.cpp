@@ -51,13 +51,15 @@ class SelfTest {
     const auto start = Clock::now();
     gate_.warm_up();
     if (gate_.cases().empty()) {
-      require<BadInput>(!gate_.absent().empty(), "nothing was timed: no case of {} is ok", text_of(base_));
-      log_info(fmt::format("nothing to run: the hardware of {} is not here", fmt::join(gate_.absent(), ", ")));
+      require<BadInput>(!gate_.absent().empty(),
+                        "nothing was timed: found no successful case of {}, expected at least one", text_of(base_));
+      log_info(fmt::format("nothing to run: this machine lacks the hardware for {}", fmt::join(gate_.absent(), ", ")));
       return kNoHardware;
     }
     measure();
     find_floors();
-    results_.rule.delta = std::max(results_.rule.delta, *results_.floor.within_session);  // as gates here take it
+    results_.rule.delta =
+        std::max(results_.rule.delta, *results_.floor.within_session);  // gates on this machine do the same
     resample_gates();
     record();
     results_.wall_s = std::chrono::duration<double>(Clock::now() - start).count();
@@ -76,7 +78,7 @@ class SelfTest {
         options_.seed, "self-test"};
     setup.tell = [this](int pair, bool head, size_t of_case, const CaseTimes& times) {
       const auto number = static_cast<size_t>(pair);
-      if (number >= rounds_.size()) return;  // a suspect's fresh pair: of some cases alone
+      if (number >= rounds_.size()) return;  // a second-stage pair, which only has the suspects
       (head ? rounds_[number].head : rounds_[number].base)[of_case] = times;
     };
     return setup;
@@ -90,7 +92,7 @@ class SelfTest {
     return {asked, files, {}};
   }
 
-  // Returns the medians of the cases of earlier runs of the same question: program, cases, machine.
+  // Returns the cases' medians by name, for each earlier self-test of the same program and cases on this machine.
   std::vector<std::map<std::string, double>> earlier_sessions() const {
     std::vector<std::map<std::string, double>> sessions;
     if (!std::filesystem::exists(path())) return sessions;
@@ -107,14 +109,14 @@ class SelfTest {
     return sessions;
   }
 
-  // The first pairs of all gates are the rounds that are resampled; fresh pairs of suspects stand behind them.
+  // First pairs are numbered from 0 and become the rounds that are resampled. Second-stage pairs have higher numbers.
   void measure() {
     const int first = results_.rule.first_pairs;
     const size_t cases = gate_.cases().size();
     const std::vector<std::optional<CaseTimes>> none(cases);
     rounds_.assign(options_.gates * first, {none, none});
     const double pair_s = 2 * gate_.launch_s();
-    log_info(fmt::format("{} cases, {} gates of {} pairs of launches: about {}, and fresh pairs of what is suspect",
+    log_info(fmt::format("{} cases, {} gates of {} pairs of launches: about {}, plus more pairs of suspect cases",
                          cases, options_.gates, first, human_seconds(options_.gates * first * pair_s)));
     Progress progress("gates of equal programs", options_.gates * first * pair_s);
     int fresh = options_.gates * first;
@@ -243,12 +245,12 @@ double visible(const SelfTestedCase& c, const SelfTestResults& results) {
 std::string text_of(const SelfTestResults& results) {
   std::string text = fmt::format("{}: equal programs, {} gates of six pairs, {} pairs in all\n\n", results.program,
                                  results.live_gates, results.live_pairs);
-  Table cases({"case", "median ms", "a launch's deviation", "slowdown that 19 of 20 gates find"});
+  Table cases({"case", "median ms", "deviation of a launch", "slowdown that 19 of 20 gates find"});
   for (const SelfTestedCase& c : results.cases)
     cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), percent(c.launch_deviation, 2),
                percent(visible(c, results))});
   text += cases.text() + "\n";
-  Table gates({"done to the head", "gates", "found SLOW", "left AMBG"});
+  Table gates({"change to the head", "gates", "found SLOW", "left AMBG"});
   gates.add({"nothing (live)", fmt::format("{}", results.live_gates), share_text(results.live_slow, results.live_gates),
              "-"});
   for (const SelfTestResults::Row& row : results.rows) {
@@ -259,12 +261,12 @@ std::string text_of(const SelfTestResults& results) {
   }
   text += gates.text() + "\n";
   const double within = *results.floor.within_session;
-  text += fmt::format("floor within a session {:.1f} %: gates here take delta = {:.1f} %\n", 100 * within,
+  text += fmt::format("floor within a session {:.1f} %: gates on this machine use delta = {:.1f} %\n", 100 * within,
                       100 * results.rule.delta);
   text +=
       results.floor.between_sessions
           ? fmt::format("floor between {} sessions {:.1f} %\n", results.sessions, 100 * *results.floor.between_sessions)
-          : "floor between sessions: not known; it takes another self-test of this build, later\n";
+          : "floor between sessions: unknown; run self-test on this build again later to measure it\n";
   return text + fmt::format("time {}\nrecords  {}", human_seconds(results.wall_s), results.records);
 }
 
@@ -308,7 +310,8 @@ std::string text_of(const std::vector<StudyRow>& rows) {
           "{:.2f} %", 100 * static_cast<double>(rows[i + r].found) / static_cast<double>(rows[i + r].gates)));
     table.add(std::move(cells));
   }
-  return "gates of 38 cases with a SLOW; where one case is slower, gates that find it\n\n" + table.text();
+  return "share of gates (38 cases each) with a SLOW case; if one case is slower, share of gates that find it\n\n" +
+         table.text();
 }
 
 std::string json_of(const std::vector<StudyRow>& rows) {
@@ -324,30 +327,31 @@ std::string json_of(const std::vector<StudyRow>& rows) {
 
 namespace {
 
-// Launches of a made-up machine, to learn how often a rule is wrong.
+// Launches of simulated machines, to find out how often a rule is wrong.
 
-// How a machine's launches scatter, in shares of their time. A launch's cases share what the machine does then.
+// The noise of a simulated machine, in shares of a launch's time. Drift, spikes and neighbours affect all cases of a
+// launch alike.
 struct MachineNoise {
   std::string_view name;
-  double launch = 0.015;  // normal deviation of a case's launch
-  double drift = 0;       // deviation of a step of a random walk, a launch
-  double spikes = 0;      // share of launches that something disturbs: longer by 20 % in the mean, exponentially
-  double slow_mode = 0;   // share of launches of a case that lie in a mode 12 % slower
-  double neighbour = 0;   // slower while a neighbour is busy, which comes and goes every 20 launches or so
+  double launch = 0.015;  // standard deviation of a case in a launch
+  double drift = 0;       // standard deviation of a random walk's step from launch to launch
+  double spikes = 0;      // share of disturbed launches, which take 20 % longer in the mean (exponentially)
+  double slow_mode = 0;   // share of a case's launches that are 12 % slower
+  double neighbour = 0;   // slowdown while a neighbour is busy, which starts or ends about every 20 launches
 };
-// Makes launches in the order of time; the same seed and gate give the same ones.
+// Generates launches in the order of time; the same seed and gate give the same launches.
 class NoisyLaunches {
  public:
   NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate);
-  // Returns every case's log seconds of the next launch, about 0.
+  // Returns the log seconds of every case in the next launch; they scatter around 0.
   const std::vector<double>& next();
-  // Returns a number uniform in [0, 1), for decisions by lot.
+  // Returns a uniform random number in [0, 1).
   double uniform() { return random_uniform(seed_, stream_, index_++); }
 
  private:
   const MachineNoise& noise_;
   uint64_t seed_, stream_, index_ = 0;
-  double level_ = 0;  // of the random walk
+  double level_ = 0;  // current value of the random walk
   bool busy_ = false;
   std::vector<double> times_;
 };
@@ -386,7 +390,7 @@ const std::vector<double>& NoisyLaunches::next() {
 constexpr EnumArray<GateRule, std::string_view, kGateRules> kStudied{"ours", "U-test", "ratio", "Welch"};
 constexpr double kOthersLevel = 0.05, kOthersRatio = 1.05;
 
-// One gate's launches; `slowed`: the case whose head is slower by `log_slowdown`.
+// One gate on a simulated machine; the head of the case `slowed` takes `log_slowdown` more log seconds.
 struct StudiedGate {
   const MachineNoise& noise;
   size_t cases = 0;
@@ -396,7 +400,7 @@ struct StudiedGate {
   NoisyLaunches launches() const { return {noise, cases, seed, number}; }
 };
 
-// Returns whether a case is found slower by the rule; adds its pairs to `pairs`.
+// Returns whether the gate calls the slowed case (without one, any case) slower. Adds the gate's pairs to `pairs`.
 bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   NoisyLaunches launches = gate.launches();
   const auto measure = [&](int, const std::vector<bool>&) {
@@ -415,7 +419,7 @@ bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   return std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
 }
 
-// All launches of one arm, then all of the other.
+// Launches of both programs: all of the base, then all of the head.
 struct Blocked {
   std::vector<std::vector<double>> base, head;  // [case][launch]
 };

@@ -304,7 +304,7 @@ Json warnings_of(const std::vector<commands::FileRun>& files) {
     for (const auto& [level, text] : kOfStatus)
       if (const auto of = found.find(level); of != found.end())
         add(level, fmt::format("{} {}", of->second.count, text), of->second.cases);
-    if (!file.run.ended) add("broken off", "this run was broken off, and is not complete", Json::array());
+    if (!file.run.ended) add("broken off", "this run was interrupted and is not complete", Json::array());
     const Scalar* dirty = file.run.header.git.find("dirty");
     if (dirty != nullptr && *dirty == Scalar(true))
       add("changed", "the sources were changed since their commit", Json::array());

@@ -293,8 +293,8 @@ def fault(binary, folder, arguments):
 
 def note(line):
     """Notes on prices and warnings may stand before the line that refuses."""
-    return any(word in line for word in (b"priced by", b"derived:", b"warning", b"passed over", b"left out", b"tuning",
-                                         b"the longest of"))
+    return any(word in line for word in (b"priced by", b"derived:", b"warning", b"skipped a file", b"left out",
+                                         b"tuning", b"the longest of"))
 
 
 def main(arguments):

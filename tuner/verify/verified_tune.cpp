@@ -43,7 +43,7 @@ class VerifiedTune {
 
   int run() {
     if (writer_.resumed() && target_.is_leader())
-      log_info(fmt::format("{}: the last run was broken off; {} cases are done", found_.records_path, writer_.done()));
+      log_info(fmt::format("{}: resuming the interrupted run; {} cases are done", found_.records_path, writer_.done()));
     if (found_.whole_grid) tell_time();
     const double begin_s = now_s();
     measure_and_fit();
@@ -207,7 +207,7 @@ class VerifiedTune {
       job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
     if (row.is_planned())
       if (auto known = commands::known_outcome(job, writer_)) {
-        tell(fmt::format("{}: its records are there from the run that was broken off", job.name));
+        tell(fmt::format("{}: its records exist from the interrupted run", job.name));
         return *std::move(known);
       }
     const Fields parameters = commands::parameters_of(job.shape(), found_.cluster.name, job.name, job.degrees);

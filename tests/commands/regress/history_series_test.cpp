@@ -83,7 +83,7 @@ TEST_F(HistoryVerb, AFileThatIsTornIsPassedOverWithAWarning) {
   file("bad.jsonl", "no records\n");
   const Printed printed = history({"."});
   EXPECT_EQ(printed.exit_code, 0);
-  EXPECT_NE(printed.err.find("passed over: ./bad.jsonl:1: "), std::string::npos) << printed.err;
+  EXPECT_NE(printed.err.find("skipped a file: ./bad.jsonl:1: "), std::string::npos) << printed.err;
   EXPECT_EQ(std::ranges::count(printed.err, '\n'), 1);
 }
 

@@ -83,7 +83,7 @@ class NsysMetric(ProgramTest):
     def test_what_a_gate_refuses(self):
         self.command("two", steps())
         for said, export, more in (
-                ("found no kernel that was launched inside a range 'iteration'", Export(), {}),
+                ("found no kernel that was launched inside the range 'iteration'", Export(), {}),
                 ("found 3 and 5 occurrences of 'iteration', expected the same number on every rank",
                  steps(counts=[5, 3]), {}),
                 ("found no file *.sqlite in the output", steps(), {"line": "done"}),
@@ -122,7 +122,7 @@ class NsysMetric(ProgramTest):
         self.assertEqual((done.returncode, case["verdict"], case["pairs"]), (1, "SLOW", 20), done.stderr)
         self.assertIn("--metric: found 'number', expected nsys:RANGE",
                       self.refused("compare", *one, "--metric", "number"))
-        self.assertIn("found no kernel that was launched inside a range 'idle'",
+        self.assertIn("found no kernel that was launched inside the range 'idle'",
                       self.refused("compare", *one, "--metric", "nsys:idle"))
         (self.folder / "empty").mkdir()
         self.assertIn("empty: found no *.sqlite", self.refused("compare", "empty", one[0], "--metric", "nsys:x"))

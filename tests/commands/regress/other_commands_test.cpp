@@ -133,7 +133,7 @@ TEST_F(OtherCommands, AreLinesOfACaseList) {
 TEST_F(OtherCommands, AHeadWithoutItsNumberIsFour) {
   step("one", "1"), step("two", "out of memory");
   const Json json = judged({"--metric", "number"}, 4);
-  EXPECT_EQ(json["broken"]["command"], "found nothing for 'number' in the output");
+  EXPECT_EQ(json["broken"]["command"], "found no time for metric 'number' in the output");
   step("two", "1", 3);
   EXPECT_EQ(ab({"--metric", "number"}).exit_code, 4);
 }
@@ -154,8 +154,8 @@ TEST_F(OtherCommands, WhatCannotBeReadIsOneLine) {
   refused({"--metric", "number", "--unit", "hours"}, "--metric: found unit 'hours', expected s, ms, us, ns or 1/s");
   refused({"--metric", "gbench", "--unit", "ms"},
           "--metric: found unit 'ms', expected none: metric gbench has a fixed unit");
-  refused({"--unit", "ms"}, "--unit: found 'ms', expected --metric beside it");
-  refused({"--metric", "number"}, "--metric number: found nothing for 'number' in the output: ./step --size 1");
+  refused({"--unit", "ms"}, "--unit: found 'ms' without --metric, expected both");
+  refused({"--metric", "number"}, "--metric number: found no time for metric 'number' in the output: ./step --size 1");
   refused({"--metric", "loss (.*)"}, "--metric loss (.*): found 'nan', expected a number above 0: ./step --size 1");
   refused({"--metric", "gbench"},
           "--metric gbench: found no JSON of google/benchmark on stdout (--benchmark_format=json): ./step --size 1");
