@@ -51,7 +51,8 @@ REFUSED = [
 ]
 REFUSED_BY_RANKS = [
     (layerbench({"--heads": "3"}), "heads = 3 does not divide model-dim = 32"),
-    (layerbench({"--cluster": "testbed-b"}), "testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 2"),
+    (layerbench({"--cluster": "testbed-b"}),
+     "found testbed-b with 8 nodes x 4 ranks, expected 2 x 2, as the processes have"),
     (layerbench({"--schedule": "nope"}), "--schedule: unknown 'nope'"),
     (["tune", "--grid", "nope"], "grid: found 'nope'"),
     (layerbench({"--rendezvous": "nope"}), "--rendezvous: found 'nope', expected HOST:PORT"),

@@ -286,7 +286,7 @@ class Packs(Modelbench):
         (self.folder / "small.toml").write_text(small)
         packs = self.packed("--cluster", "./small.toml", *asked[2:], "--overwrite")
         self.assertEqual([packing["packing"] for packing in packs["packings"]], [1, 2])
-        self.assertIn("lina-packed packs no more than 2 times as many experts a device: packing 4: a rank has no "
+        self.assertIn("lina-packed packs at most 2 times as many experts per device: packing 4: a rank has no "
                       "memory for 4 experts of each layer", self.said)
 
     def test_over_processes(self):

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kLoss = "loss";
 
-// Collects one rank's file.
+// Collects the tensors of one rank for its file.
 class RankDump {
  public:
   RankDump(measure::RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
@@ -74,7 +74,7 @@ class RankDump {
     add(layer, prefix + p.name + ".gradient", p.gradient, axes);
   }
 
-  // `any`: a layer of the rank.
+  // `any`: any layer of the rank, which gives the memory of its tensors.
   void add_ends(const MoeLayer& any, ModelEnds& ends, int micro_batches) {
     for (const Parameter& p : ends.parameters()) add_weight(any, "", p);
     for (int m = 0; m < micro_batches; ++m) {
@@ -119,7 +119,7 @@ class RankDump {
   int number_;
   const RankShape& rank_;
   bool noisy_ = false;          // the gate adds noise
-  std::optional<double> loss_;  // what this rank's tokens add to a model's
+  std::optional<double> loss_;  // part of a model's loss from this rank's tokens; none: not a model
   std::deque<Tensor> noises_, logits_;
   std::deque<HostCopy> copies_;
   std::vector<SafeTensor> tensors_;

@@ -1,27 +1,27 @@
 #pragma once
-// A layer, or a model, that ran, as files that other software can check.
+// Writes the tensors of a layer or model that ran to files, which other software can check.
 //
-//   FOLDER/rank-R.safetensors   every rank's part of: input, output, output_gradient (dY), input_gradient (dX), each
-//                               weight by its name and its gradient as NAME.gradient; of the rank's own tokens
-//                               routing.expert and routing.row (-1: dropped; rows count from 0 in the rank's tokens,
-//                               expert by expert), routing.weight, routing.fill (of gates that mix tokens) and
-//                               noise (of gates that add it)
+//   FOLDER/rank-R.safetensors   one rank's part of input, output, output_gradient (dY), input_gradient (dX), and of
+// each
+//                               weight NAME and its gradient NAME.gradient; and for the rank's own tokens
+//                               routing.expert, routing.row (numbered from 0 within an expert; -1: dropped),
+//                               routing.weight, routing.fill (gates that mix tokens) and noise (gates that add noise)
 //   FOLDER/manifest.json        layer: its shape; parallel: sizes of the groups; flow, schedule, degrees, seed;
-//                               group_tokens: capacity counts by them, a rank's own; capacity_rows: of an expert and
-//                               group; tolerance: the largest error allowed, relative to a tensor's scale (verify.h);
-//                               software; ranks: of each its file, its places in the groups, and which part of the
-//                               whole its tensors are: for every axis [first, count, total]
+//                               group_tokens: tokens of a rank by which capacity is computed; capacity_rows: capacity
+//                               of an expert for these tokens; tolerance: largest allowed error, relative to a
+//                               tensor's scale (verify.h); software; ranks: each rank's file, its index in every
+//                               group, and its part of each whole tensor: [first, count, total] for every axis
 //
-// Ranks of a stack have the layers of their stage: a layer's weights and their gradients are "layer-L." and the name,
-// what a layer's micro-batch has is "layer-L.micro-batch-M." and the name. The manifest has layers and micro_batches
-// too. A layer's input is the output of the layer before it.
+// If several layers run, a rank has the layers of its stage. The names of weights and their gradients begin with
+// "layer-L.", the names of other tensors with "layer-L.micro-batch-M.". The manifest also has layers and micro_batches.
+// A layer's input is the output of the layer before it.
 //
-// A model's ranks have its ends too: embedding, places, head, norm3 and their gradients (moe/model/model_ends.h), of
-// the first stage or of the last, and micro-batch-M.tokens and .targets: each token's number and the next one's. The
-// manifest has vocabulary, and loss: the mean over all tokens of -log p(next token).
+// For a model, ranks of the first and the last stage also have embedding, places, head, norm3 and their gradients
+// (moe/model/model_ends.h), and micro-batch-M.tokens and .targets: the numbers of each token and of its target. The
+// manifest also has vocabulary, and loss: the mean over all tokens of -log p(target).
 //
-// Tokens are those of all DP groups, in order. Weights are (in, out): y = x W, experts' with the expert as first axis;
-// but the gate's are (out, in).
+// The whole tensors have the tokens of all DP groups, in order. Weights have the axes (in, out), so y = x W, and
+// experts' weights have the expert as first axis. Only the gate's weights have the axes (out, in).
 #include <span>
 #include <string>
 
@@ -31,9 +31,9 @@
 
 namespace moe::commands {
 
-/// Writes the ranks' tensors. `ranks`: those of this process in rank order, each after at least two passes of `plan`
-/// and finish_gradients; every process of `world` calls it, rank 0's writes the manifest. Makes the folder. Throws
-/// BadInput naming the file that can't be written.
+/// Writes the tensors of the ranks into the folder, which it creates. `ranks` are this process's ranks in rank order,
+/// each after at least two passes of `plan` and after finish_gradients. Every process of `world` has to call it; rank
+/// 0's process writes the manifest. Throws BadInput with the name of a file that cannot be written.
 void dump_layers(const std::string& folder, World& world, std::span<measure::RankRun* const> ranks, const Plan& plan);
 
 }  // namespace moe::commands

@@ -23,7 +23,7 @@ std::vector<double> differences(const std::vector<double>& a, const std::vector<
   return d;
 }
 
-// `run_bytes`: of what ran.
+// `run_bytes`: predicted bytes of the layer that ran.
 Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
   if (p.nominal) return {{"peak_bytes", run_bytes}};
   std::vector<TaskTime> times;
@@ -63,7 +63,7 @@ void add_tasks(const std::vector<measure::TaskComparison>& tasks, Fields& summar
   summary.set("worst_task_ratio", worst->worst_ratio);
 }
 
-// Returns the mean over ranks, the median over passes.
+// Returns the share of a pass in which ranks wait for other stages: the mean over ranks, and the median over passes.
 double bubble(const measure::MeasuredRun& run, const std::vector<double>& total_s) {
   std::vector<double> shares;
   for (size_t i = 0; i < total_s.size(); ++i) shares.push_back(1 - mean(run.working_s[i]) / total_s[i]);
@@ -95,7 +95,7 @@ void add_times(const measure::MeasuredRun& run, CaseRecord& record) {
   judge_overruns(measure::overrun_share(run), record);
 }
 
-// Rounds to whole nanoseconds, which are shorter in a record.
+// Rounds to whole nanoseconds, because shorter numbers keep the record small.
 double in_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
 
 MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::MeasuredRun& run) {
@@ -138,7 +138,7 @@ void judge_overruns(double share, CaseRecord& record) {
   record.summary.set("overrun_share", share);
   if (share <= measure::kOverrunLimit) return;
   record.status = CaseStatus::invalid;
-  record.reason = fmt::format("{:.1f} % of the tasks outlasted their modelled time", 100 * share);
+  record.reason = fmt::format("{:.1f} % of the tasks took longer than their modelled time", 100 * share);
 }
 
 double estimated_bytes(const Plan& plan, const measure::BenchRanks& on) {
@@ -239,7 +239,7 @@ CaseRecord record_of(const measure::LaneOverlap& overlap, const Target& target) 
   return record;
 }
 
-// Records what handing over between lanes costs the slowest process.
+// Measures the cost of a task and of a hand-over between lanes, and returns those of the slowest process.
 CaseRecord overhead_record(const Target& target) {
   const int here = target.ranks.processes ? 1 : target.cluster.nodes * target.cluster.ranks_per_node;
   Overhead overhead = measure_overhead(here, kOverheadRuns, target.ranks.device);

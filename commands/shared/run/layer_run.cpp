@@ -25,7 +25,8 @@
 namespace moe::commands {
 namespace {
 
-/// A job's plans, of its schedules and then of its tried degrees, and the records of those that can't be planned.
+/// A job's plans: first those of its schedules, then those of its tried degrees; and the records of those that cannot
+/// be planned.
 struct PlannedJob {
   std::vector<PlannedSchedule> planned;
   size_t of_schedules = 0;
@@ -59,7 +60,7 @@ std::vector<measure::LayerMeasurement> measure(const LayerJob& job, const std::v
   return runs.empty() ? std::vector<measure::LayerMeasurement>() : measure_in_batches(runs, job.settings);
 }
 
-// Returns the plan that a schedule ended with.
+// Returns the plan of the schedule's last packing; without packing, its only plan.
 const PlannedSchedule& last_plan(const PlannedSchedule& planned, const measure::MeasuredRun& run) {
   return run.packings.size() > 1 ? planned.packed[run.packings.size() - 2] : planned;
 }
@@ -155,7 +156,7 @@ bool was_timed(const LayerOutcome& outcome) {
 
 namespace {
 
-// Returns one rank's tasks; of a plan of several stages those of its own, which are all that it has run.
+// Returns the trace of one rank; of a plan with several stages, only the tasks of the rank's stage.
 TraceGroup measured_group(const ScheduleRun& run, size_t rank, const Timeline& times, const std::string& cluster) {
   TraceGroup group{"measured", static_cast<int>(rank), &run.plan, times.start_s, times.end_s, cluster, &run.predicted};
   const int stages = run.plan.shape.parallel.pp;
@@ -167,7 +168,7 @@ TraceGroup measured_group(const ScheduleRun& run, size_t rank, const Timeline& t
 }  // namespace
 
 void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags) {
-  std::deque<Timeline> measured;  // groups see into it
+  std::deque<Timeline> measured;  // a deque, because `groups` refers to its elements
   std::vector<TraceGroup> groups;
   for (const ScheduleRun& run : outcome.runs) {
     if (run.measured.empty()) continue;
@@ -207,7 +208,8 @@ std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const Wor
     if (processes != nullptr) throw;
     return RunRefusal{CaseStatus::oom, error.what()};
   } catch (const BadInput& error) {
-    if (processes != nullptr && !dynamic_cast<const Unsupported*>(&error)) throw;  // it has ended their world
+    if (processes != nullptr && !dynamic_cast<const Unsupported*>(&error))
+      throw;  // the failure has ended the other processes, too
     return RunRefusal{CaseStatus::unsupported, error.what()};
   } catch (const RankFailure& error) {
     if (processes != nullptr) throw;
@@ -229,10 +231,10 @@ std::string run_key(const std::string& layer, std::string_view schedule, int tri
 
 namespace {
 
-constexpr double kSetUpS = 0.15;  // of a layer: its ranks, references and unpaced passes
+constexpr double kSetUpS = 0.15;  // seconds to set up a layer: its ranks, references and unpaced passes
 
-// Sets how long the tasks of an emulated run last, and how they slow each other down; of any other run, what they are
-// predicted to take.
+// Sets the seconds of a run's tasks. In a paced run, these and the slowdown by other tasks determine how long tasks
+// last; in other runs they are only the prediction.
 void pace(const LayerJob& job, const std::vector<double>& predicted, measure::PlannedRun& run) {
   const bool paced = job.paced_by && !job.settings.check_only;
   const std::vector<double> seconds =
@@ -258,7 +260,7 @@ void plan_layer(const LayerPricer& pricer, const Schedule& schedule, const Degre
   p.run.backward_s = result.backward_s;
 }
 
-// Takes the plan of a file as it stands; its bound is the schedule's.
+// Takes the plan of a file unchanged, with the bound of its schedule.
 void take_plan(const LayerPricer& pricer, const Schedule& schedule, const Plan& plan, PlannedSchedule& p) {
   p.schedule = schedule.name;
   p.run.plan = plan;
@@ -279,7 +281,7 @@ void plan_stack(const LayerPricer& pricer, const ModelShape& model, const Schedu
   p.run.plan = std::move(result.plan);
 }
 
-// Predicts a file's plan by a replay, since no search has.
+// Predicts the times of a file's plan by a replay, because no search did.
 void predict_by_replay(const LayerPricer& pricer, PlannedSchedule& p) {
   const PlanTimes times = times_of(p.run.plan, pricer);
   p.run.forward_s = times.forward_s;
@@ -349,11 +351,10 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::most_proxy_packing(job.shape()) : ep;
   const auto warn = [&](int packing, std::string_view why) {
     if (job.settings.ranks.is_leader())
-      log_warning(
-          fmt::format("{} packs no more than {} times as many experts a device: {}", schedule.name, packing, why));
+      log_warning(fmt::format("{} packs at most {} times as many experts per device: {}", schedule.name, packing, why));
   };
   if (ep == 1) warn(1, "EP has one device");
-  if (most < ep) warn(most, "the stand-in of an emulated cluster has few devices");
+  if (most < ep) warn(most, "the proxy layer of an emulated cluster has few devices");
   try {
     for (degrees.packing = 2; degrees.packing <= most && ep % degrees.packing == 0; degrees.packing *= 2)
       planned.packed.push_back(plan(job, schedule, degrees));
@@ -386,7 +387,7 @@ double estimated_seconds(const LayerJob& job) {
       pass_s += run.forward_s + run.backward_s;
       planned.push_back(std::move(run));
     } catch (const Unsupported&) {
-    } catch (const BadInput&) {  // no rank can hold such a layer
+    } catch (const BadInput&) {  // such a layer cannot be distributed over the ranks
     }
   };
   for (const Schedule* schedule : job.schedules) add([&] { return plan_schedule(job, *schedule); });

@@ -1,5 +1,5 @@
 #pragma once
-// A layer's job, run: what `layerbench` and `tune` do with each of their layers.
+// Plans and runs one layer or model under several schedules, for `layerbench`, `modelbench` and `tune`.
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,23 +18,24 @@
 
 namespace moe::commands {
 
-/// One layer, a stack of layers, or a whole model under several schedules, as a verb asks for it.
+/// One layer, several layers, or a whole model to run under several schedules.
 struct LayerJob {
   std::string name;
-  /// What is planned and run, with its whole step. Ends that are no tasks (add_ends()) are not run, so it has none.
+  /// The model to plan and run, including its optimizer step. Its ends have to be tasks (add_end_tasks), because a job
+  /// does not run other ends (add_ends).
   ModelShape model = {.shape = {}, .step = {.planned = true}};
   const LayerCase& shape() const { return model.shape; }
   bool one_layer() const {
     return model.layers == 1 && model.micro_batches == 1 && shape().parallel.pp == 1 && model.vocabulary == 0;
   }
-  bool predicted = true;  // else the degrees are given, and all is planned by nominal prices, which predict nothing
-  Profile predicted_by;   // what the plans are tuned and predicted with
-  std::optional<Profile> paced_by;  // what the emulated cluster is; none: this machine, unpaced
+  bool predicted = true;            // false: plans use given degrees and nominal prices, which predict nothing
+  Profile predicted_by;             // profile that tunes the plans and predicts their times
+  std::optional<Profile> paced_by;  // profile of the emulated cluster; none: this machine, unpaced
   std::vector<const Schedule*> schedules;
-  bool packs_online = false;  // schedules that pack experts begin with those that the layer's EP groups give a device
+  bool packs_online = false;  // schedules that pack experts begin without packing, and pack between steps
   DegreeChoice degrees;
   std::optional<Plan> plan;         // a plan from a file, run unchanged under its schedule's name; none: planned
-  const Schedule* tried = nullptr;  // schedule to run at each of tried_degrees too; null: none
+  const Schedule* tried = nullptr;  // schedule that also runs at each of tried_degrees; null: none
   std::vector<int> tried_degrees;   // degrees of both phases; those above largest_degree() are skipped
   PricingOptions pricing;
   measure::LayerBenchSettings settings;
@@ -42,106 +43,107 @@ struct LayerJob {
   std::string_view backend() const { return settings.ranks.processes ? settings.ranks.processes->backend() : "local"; }
 };
 
-/// Returns what the jobs of one run share: all but a layer and the profile that predicts it. `settings`: what the
-/// target does not decide.
+/// Returns a job with the fields that all jobs of a run share: all except the layer and the profile that predicts it.
+/// The target overwrites some of the `settings`.
 LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings);
 
-/// Why a job can't run.
+/// The reason why a job cannot run, and the status of its records.
 struct RunRefusal {
   CaseStatus status;
   std::string reason;
 };
-/// Runs `job`, and returns why it can't run; none: it did. Threads fail alone: of `processes` a rank's own failure ends
-/// them all, and is thrown, as missing hardware is.
+/// Runs `job`, and returns the reason if it cannot run; none: it ran. With `processes`, a failure of one rank ends all
+/// of them, so it is thrown instead. Missing hardware is always thrown.
 std::optional<RunRefusal> refusal_of(const std::function<void()>& job, const World* processes);
 
-/// Returns the tried degrees that the layer has rows for.
+/// Returns the tried degrees that do not exceed the layer's rows (largest_degree).
 std::vector<int> runnable_degrees(const LayerJob& job);
 
-/// Returns "run/LAYER/SCHEDULE", of a tried degree "run/LAYER/SCHEDULE/r4".
+/// Returns the key of a run's record: "run/LAYER/SCHEDULE", or "run/LAYER/SCHEDULE/r4" for a tried degree.
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
-/// Steps of a run with equally many experts a device, beside what its plan predicts.
+/// The steps of a run with the same packing of experts, and their predictions.
 struct RanPacking {
   measure::PackedSteps steps;
   double predicted_s = 0;
-  double planned_bytes = 0;  // of a rank of the plan as named, with its optimizer (estimate_memory)
+  double planned_bytes = 0;  // predicted bytes of a rank, with the optimizer's states (estimate_memory)
 };
 
-/// One schedule's run. All but the record is empty where it did not run, or is taken from an earlier run.
+/// One schedule's run. Everything except the record is empty if the schedule did not run, or ran before an
+/// interruption.
 struct ScheduleRun {
   CaseRecord record;
-  Plan plan = {};                                   // nominal
-  Timeline predicted = {};                          // of that plan
-  measure::RankTimes measured = {};                 // of the median iteration, by rank; empty: it was not timed
-  int rank = 0;                                     // the slowest of that iteration
-  std::vector<measure::TaskComparison> tasks = {};  // empty: it was not timed
-  std::vector<RanPacking> packings = {};            // of a run that packed experts online
+  Plan plan = {};                                   // plan of the layer as named, not of its proxy
+  Timeline predicted = {};                          // predicted times of that plan
+  measure::RankTimes measured = {};                 // times of the median iteration, by rank; empty: not timed
+  int rank = 0;                                     // slowest rank of that iteration
+  std::vector<measure::TaskComparison> tasks = {};  // tasks by kind; empty: not timed
+  std::vector<RanPacking> packings = {};            // packings in their order, if experts were packed online
 };
 
 struct LayerOutcome {
   std::string layer;
-  std::vector<ScheduleRun> runs;       // of the schedules that ran, in their order, then of those that can't
-  std::vector<CaseRecord> tried = {};  // of the job's tried degrees
+  std::vector<ScheduleRun> runs;       // schedules that ran, in their order, then those that cannot run
+  std::vector<CaseRecord> tried = {};  // records of the job's tried degrees
 };
 
-/// Plans, runs, compares, records (layer_records.h). `parameters`: of every record.
+/// Plans and runs the job, and returns its records (layer_records.h), each with these `parameters`.
 LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
-/// Runs the job like run_layer_job, but leaves a record of every schedule, with status and reason, where the job can't
-/// run or its threads fail.
+/// Runs the job like run_layer_job. If the job cannot run or its threads fail, returns a record of every schedule with
+/// the status and the reason.
 LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
 
-/// Returns what a job that did not run leaves: a record of every schedule with this status and reason.
+/// Returns the outcome of a job that did not run: a record of every schedule with this status and reason.
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
                               const std::string& reason);
 
-/// Returns what a broken-off run left of this layer already, all of it or nothing: nothing where a schedule has no
-/// record, failed or ran out of memory.
+/// Returns the layer's outcome from an interrupted run; none unless every schedule and tried degree has a record that
+/// need not be repeated (RecordWriter::answered).
 std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
 
-/// Appends the records that the writer has not.
+/// Appends the records that the writer does not have yet.
 void append(const LayerOutcome& outcome, RecordWriter& writer);
 
 inline constexpr size_t kMostRankTasks = 100000;
 
-/// Throws WrongResult naming the first run whose result was wrong, and Unsupported where none of one layer's or model's
-/// schedules can be run: a grid's layer that can't is a row among others.
+/// Throws WrongResult for the first run with a wrong result. If `alone` (the outcome is not one of a grid's), also
+/// throws Unsupported if no schedule can run.
 void require_sound(const LayerOutcome& outcome, bool alone);
 
-/// Returns whether a run of the outcome has times.
+/// Returns whether any run of the outcome was timed.
 bool was_timed(const LayerOutcome& outcome);
-/// Writes a Perfetto timeline: for each timed schedule the measured ranks' lanes above the simulated ones; a plan of
-/// more than kMostRankTasks tasks over all ranks has the slowest rank's lanes alone.
+/// Writes a Perfetto timeline: for each timed schedule the lanes of the measured ranks above the simulated lanes. If
+/// the ranks have more than kMostRankTasks tasks together, only the slowest rank's lanes are written.
 void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags);
 
-/// A schedule planned for a layer's job, and what its run is predicted to take.
+/// A schedule's plan for a job, with its predicted times.
 struct PlannedSchedule {
   std::string_view schedule;
-  int degree_forward = 1, degree_backward = 1;        // of a stack, the last layer's in the last micro-batch
-  int64_t gar_in_moe_bytes = 0, gar_after_bytes = 0;  // of a layer: Decision's
+  int degree_forward = 1, degree_backward = 1;        // with several layers: of the last layer's last micro-batch
+  int64_t gar_in_moe_bytes = 0, gar_after_bytes = 0;  // of one layer (Decision)
   double bound_s = 0;
   measure::PlannedRun run;
-  Timeline timeline;                         // predicted
-  std::string by;                            // name of the profile that decided, "nominal" of nominal costs
-  std::string weak;                          // weak_rows (pricer.h)
-  bool nominal = false;                      // by nominal costs, which predict nothing
-  std::vector<PlannedSchedule> packed = {};  // of run.packed
+  Timeline timeline;                         // predicted times
+  std::string by;                            // name of the profile that decided; "nominal": nominal costs
+  std::string weak;                          // weak rows that price it (weak_rows, pricer.h)
+  bool nominal = false;                      // planned by nominal costs, which predict nothing
+  std::vector<PlannedSchedule> packed = {};  // the plans in run.packed
 };
 
-/// Throws Unsupported naming what of a plan the job can't run.
+/// Throws Unsupported with the reason if the job cannot run the plan.
 void require_runs_of(const LayerJob& job, const Plan& plan);
 
-/// Plans a schedule, tuned for the job's rounding. Throws Unsupported for what can't be planned or run; where the job
-/// only checks, what predicted_by has no price for is planned by nominal costs (profile.h).
+/// Plans a schedule, tuned for the job's rounding. Throws Unsupported if it cannot be planned or run. If the job only
+/// checks results and predicted_by lacks a price, the schedule is planned by nominal costs (profile.h).
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);
 /// Plans the job's tried schedule at that degree, forward and backward.
 PlannedSchedule plan_tried(const LayerJob& job, int degree);
 
-/// Plans a schedule at that degree, forward and backward, by nominal costs whatever the job predicts with.
+/// Plans a schedule at that degree, forward and backward, always by nominal costs.
 PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree);
 
-/// Returns about how many seconds the job will run on an emulated cluster.
+/// Returns an estimate of the seconds that the job runs on an emulated cluster; 0 if nothing can be planned.
 double estimated_seconds(const LayerJob& job);
 
 }  // namespace moe::commands

@@ -19,7 +19,7 @@ struct Swept {
   int64_t model_dim, experts, hidden;
   std::string_view ffn;
 };
-// Of 4096 tokens each, every expert takes 512 to 4096 rows of them, and a quarter of that where the degree is 4.
+// Each layer has 4096 tokens, so that an expert has 512 to 4096 rows, and a quarter of these at degree 4.
 constexpr int64_t kTokens = 4096, kTopK = 2, kVocabulary = 32768;
 constexpr std::array kSweep{Swept{64, 512, true, Recompute::none, 1024, 4, 4096, "gpt"},
                             Swept{64, 2048, true, Recompute::none, 2048, 8, 4096, "gpt"},
@@ -99,7 +99,7 @@ class ModuleJobs {
     return job;
   }
 
-  // One layer is enough: those behind it have no other tasks.
+  // One layer is enough, because further layers would add the same tasks.
   LayerJob& add_ends(std::string name, const LayerShape& layer, int64_t vocabulary, bool tied) {
     LayerJob& job = add(std::move(name), layer, Recompute::none);
     job.model.step = {.planned = true, .clips = true, .optimizer = OptimizerKind::adamw, .tied = tied};

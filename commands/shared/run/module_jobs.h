@@ -1,6 +1,6 @@
 #pragma once
-// The layers whose tasks are the modules that `microbench` times on a GPU: attention by head width, length and mask,
-// router, permute, grouped experts by rows, width and number, norms, both ends of a model, its optimizer.
+// The layers whose tasks `microbench` times as modules on a GPU: attention of several head widths, lengths and masks;
+// router; permute; grouped experts of several widths and numbers; norms; both ends of a model; its optimizer.
 #include <string>
 #include <vector>
 
@@ -8,12 +8,13 @@
 
 namespace moe::commands {
 
-/// The layers of a model that a rank runs alone have at most so many experts, as under expert parallelism.
+/// Largest number of experts of a model's layer on one rank, as under expert parallelism.
 inline constexpr int64_t kMostExpertsAlone = 16;
 
-/// Returns jobs of one rank for measure_tasks(), of tensors of this type. `asked`: "all", a sweep of made-up layers, or
-/// names of models (find_model) separated by commas: each one's layer at its length and at a quarter of it, and its
-/// ends and optimizer. `text` outlives the jobs. Throws BadInput naming what of `asked` is unknown.
+/// Returns jobs of one rank for measure_tasks(), with tensors of this type. `asked` is "all", for a sweep of synthetic
+/// layers, or names of models (find_model) separated by commas. A model's jobs are its layer at its sequence length and
+/// at a quarter of it, and its ends with their optimizer. `text` has to outlive the jobs. Throws BadInput for an
+/// unknown name.
 std::vector<LayerJob> module_jobs(const Target& target, const std::string& asked, DType dtype, const TokenSource& text);
 
 }  // namespace moe::commands

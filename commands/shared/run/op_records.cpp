@@ -23,18 +23,18 @@
 namespace moe::commands {
 namespace {
 
-// Guesses that weigh one size against another; how long either takes is measured (MeasuredWork).
+// Guesses of the relative cost of cases, for progress; MeasuredWork measures the real times.
 constexpr double kGuessedCallS = 1e-3, kGuessedByteS = 1e-9, kGuessedTasksS = 0.5;
-// A GPU's products take little beside what the host does.
+// Seconds per FLOP; products on a GPU take little time compared with the host's work.
 double guessed_flop_s(DeviceKind device) { return device == DeviceKind::cuda ? 4e-14 : 4e-11; }
-constexpr double kReadS = 5e-3;  // a layer whose records are there takes less
+constexpr double kReadS = 5e-3;  // seconds; a layer takes less if its records are only read
 
 double amount_of(const measure::OpCase& c, const Target& target, int repetitions) {
   const double unpaced = kGuessedCallS + c.bytes * kGuessedByteS + c.flops * guessed_flop_s(target.ranks.device);
   return c.modelled_s > 0 ? repetitions * c.modelled_s * c.dilation : (repetitions + 1) * unpaced;
 }
 
-// Weighs measure_tasks: passes at each degree, short ones as many as fill some time.
+// Returns the relative cost of measure_tasks, which repeats short passes until they fill a minimum time.
 double amount_of(const LayerJob& layer, const Target& target) {
   const double passes = static_cast<double>(measure::kPasses * kProfiledDegrees.size());
   const double flops = layer.model.layers * measure::reference_flops(layer.shape());
@@ -44,7 +44,7 @@ double amount_of(const LayerJob& layer, const Target& target) {
 const char* kind_of(const measure::OpCase& c) { return c.flops > 0 ? "computations" : "collectives"; }
 constexpr const char* kTasks = "tasks of layers";
 
-/// Returns the seconds since the last call, or since it was made.
+/// A stopwatch: each call returns the seconds since the previous call, or since construction.
 class Lap {
  public:
   double operator()() {
@@ -57,7 +57,7 @@ class Lap {
   double begin_s_ = now_s();
 };
 
-// Gives all processes what the leading one has.
+// Returns the leading process's records on every process.
 std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> records) {
   if (!target.ranks.processes) return records;
   std::string lines;
@@ -69,7 +69,7 @@ std::vector<CaseRecord> share(const Target& target, std::vector<CaseRecord> reco
   return records;
 }
 
-// The cases' records, with those of an earlier run.
+// The records of all attempts at the cases, including those of an interrupted run.
 class Attempts {
  public:
   Attempts(const Target& target, const std::vector<measure::OpCase>& cases, RecordWriter& writer)
@@ -107,7 +107,7 @@ class Attempts {
       if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
     if (target_.is_leader())
       for (const size_t i : repeated)
-        log_decision(fmt::format("{}: {:.1f} us, to be measured again", key_of(i, 0),
+        log_decision(fmt::format("{}: {:.1f} us is far from its series' fit; measuring it again", key_of(i, 0),
                                  1e6 * records_[i].back().summary.number("median_s", key_of(i, 0))));
     return repeated;
   }
@@ -126,10 +126,10 @@ class Attempts {
   const Target& target_;
   const std::vector<measure::OpCase>& cases_;
   RecordWriter& writer_;
-  std::vector<std::vector<CaseRecord>> records_;  // by case and attempt
+  std::vector<std::vector<CaseRecord>> records_;  // records by case and attempt
 };
 
-// Returns the series of collectives that the records have at sizes enough to judge a line by.
+// Returns the series of collectives that the records have at three sizes or more, enough to fit a line.
 std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   std::map<std::string, std::set<double>> sizes;
   for (const CaseRecord& r : records)
@@ -143,7 +143,7 @@ std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   return series;
 }
 
-// Measures the open cases; `work` knows the seconds that all ops and tasks took so far.
+// Measures the open cases. `work` has the work done so far, for progress.
 std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                      const std::function<void(double share)>& progress, MeasuredWork& work) {
   const std::vector<measure::OpCase> cases = cases_of(target, request);
@@ -216,7 +216,7 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
   const FittedRow& row = fitted.rows.front();
   std::vector<std::string> keys;
   for (const SetAside& sample : row.fit.set_aside) keys.push_back(sample.name);
-  // No sound line fits the series if few are set aside and its row still is not good: then all cases are repeated.
+  // If the fit is not good although it sets few samples aside, no line fits the series, so all cases are repeated.
   const bool few = static_cast<double>(keys.size()) <= kMostSetAside * static_cast<double>(row.fit.samples);
   if (few && !row.good()) {
     keys.clear();
@@ -290,22 +290,22 @@ Profile measured_profile(const Target& target, RecordWriter& writer, const OpReq
       log_warning(warning.text);
   }
   if (weak > 0)
-    log_warning(fmt::format("{} of {} rows have a weak fit; prices that use them are labelled (--verbose names them)",
-                            weak, fitted.rows.size() + fitted.profile.tasks.size()));
+    log_warning(fmt::format(
+        "{} of {} rows of the profile have a weak fit; answers label prices that use them (--verbose lists the rows)",
+        weak, fitted.rows.size() + fitted.profile.tasks.size()));
   return fitted.profile;
 }
 
 namespace {
 
-// Leaves out cases that do not fit: each rank has the buffers of two ops, since one is timed beside another; threads
-// share one GPU.
+// Removes cases that exceed the memory. Each rank has the buffers of two ops, because ops are also timed in pairs.
 void leave_out_too_large(const Target& target, std::vector<measure::OpCase>& cases) {
   const auto ranks = static_cast<double>(sharers(target.ranks, target.cluster.nodes * target.cluster.ranks_per_node));
   const double room = kShareOfFree * free_bytes(target.ranks);
   std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > room; });
 }
 
-// Returns a profile of the rows that measuring leaves, with prices that mean nothing.
+// Returns a profile with the rows that the measurements will give, and with arbitrary prices.
 Profile expected_profile(const Target& target, const OpRequest& request, const std::vector<LayerJob>& profiled_layers) {
   Profile expected = target.cluster;
   const auto add = [&](CommRow row) {
@@ -325,7 +325,7 @@ Profile expected_profile(const Target& target, const OpRequest& request, const s
       add({.op = c.op, .network = c.network, .ranks = c.ranks});
   for (const LayerJob& layer : profiled_layers) {
     for (CommRow& row : rows_of_tasks(layer)) add(std::move(row));
-    add_gemm(layer.shape().layer.dtype);  // its computations have rows of their own
+    add_gemm(layer.shape().layer.dtype);  // other computations are priced by rows of tasks
   }
   return expected;
 }
@@ -336,8 +336,8 @@ std::vector<measure::OpCase> dispatcher_cases(const Target& target, const OpRequ
                                                                 request.sizes, target.ranks.device);
   for (const std::string& dispatcher : request.dispatchers)
     require<BadInput>(std::ranges::find(cases, dispatcher, &measure::OpCase::algorithm) != cases.end(),
-                      "op {}: found {}, expected several nodes of several ranks{}", dispatcher, target.cluster.name,
-                      target.emulated ? ", and a row of it" : "");
+                      "op {}: found cluster {}, expected several nodes with several ranks each{}", dispatcher,
+                      target.cluster.name, target.emulated ? ", and a row for this op" : "");
   if (!target.emulated && target.ranks.device == DeviceKind::cuda) leave_out_too_large(target, cases);
   return cases;
 }
@@ -348,7 +348,7 @@ std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& req
   auto cases = target.emulated ? measure::emulated_cases(target.cluster, request.sizes)
                                : measure::real_cases(target.cluster, target.backend(), request.sizes,
                                                      target.ranks.device, request.sums);
-  // What Parm's cost model alone reads is timed where it is asked for.
+  // Ops that only Parm's cost model reads are timed on request.
   if (request.only.contains(Op::a2a_ep_esp) || request.only.contains(Op::saa))
     std::ranges::move(target.emulated ? measure::emulated_parm_cases(target.cluster, request.sizes)
                                       : measure::real_parm_cases(target.cluster, target.backend(), request.sizes,
@@ -363,8 +363,7 @@ std::vector<measure::OpCase> cases_of(const Target& target, const OpRequest& req
   if (request.has_all()) return cases;
   for (const Op op : request.only)
     require<BadInput>(std::ranges::find(cases, op, &measure::OpCase::op) != cases.end(),
-                      "op {}: found nothing of it to time on {}, expected another op", name_of(op),
-                      target.cluster.name);
+                      "op {}: cannot be timed on {}, expected another op", name_of(op), target.cluster.name);
   std::erase_if(cases, [&](const measure::OpCase& c) { return !request.only.contains(c.op); });
   std::ranges::move(dispatcher_cases(target, request), std::back_inserter(cases));
   return cases;
@@ -384,7 +383,7 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
 
 namespace {
 
-// Returns why a schedule can't be planned and priced; none: it can.
+// Returns why a schedule cannot be planned or priced; none: it can be.
 std::optional<Unsupported> refusal_of(const LayerJob& layer, const Schedule& schedule, const Profile& expected) {
   try {
     const Plan plan = plan_nominally(layer, schedule, 1).run.plan;

@@ -1,5 +1,5 @@
 #pragma once
-// Measures a target's ops into records: the first part of `microbench` and of `tune`.
+// Measures a target's ops and records their times: the first part of `microbench` and of `tune`.
 #include <functional>
 #include <set>
 #include <string>
@@ -41,35 +41,33 @@ std::vector<std::pair<Network, measure::RankGroup>> groups_of_stages(const std::
 void require_prices(const Target& target, const OpRequest& request, const std::vector<LayerJob>& layers,
                     const std::vector<LayerJob>& profiled_layers);
 
-/// The most repetitions of a case whose time is off its series' line (fit.h: set_aside), or whose series has no sound
-/// line. Both happen on a busy machine.
+/// Largest number of repeated measurements of a case whose time is far from the fitted line of its series (fit.h:
+/// set_aside), or whose series has no good fit. Both happen on a busy machine.
 inline constexpr int kMostRepeats = 2;
 
-/// Returns the cases of one series to measure again, given all records of it so far: those that its fit sets aside; all
-/// of them where there is no line, or a weak one with few samples aside. None where there is but one size, a result was
-/// wrong, or a case was measured kMostRepeats times more already.
+/// Returns the keys of the cases of one series to measure again, given all of its records so far: the cases that the
+/// fit sets aside, or all cases if the fit is not good although it sets few aside. Omits cases that were repeated
+/// kMostRepeats times. Empty if the series has only one size, or if a result was wrong.
 std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series);
 
-/// Returns what a case leaves: wrong results without samples.
+/// Returns the record of a case. A wrong result has status `wrong` and no samples.
 CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, const Target& target);
 
-/// Returns every case of the target and of `modules` (module_cases), those that `writer` has already taken from there;
-/// of a target that is to be measured also how lanes slow each other (lane_bench.h) and what handing over between them
-/// costs. A wrong result is a record with status `wrong` and no samples. A case that is measured again (to_repeat)
-/// leaves a record of each time, KEY/again/1 and so on; the best attempt is returned (fit.h). Every process of the
-/// target calls it, all get the same. The leading process alone uses `writer` and `progress`, which is told the share
-/// of the work done, in [0, 1].
+/// Returns the records of all cases of the request (cases_of); if it has_all(), also those of lanes (add_lane_records).
+/// Cases that `writer` has are not measured again. A repeated case (to_repeat) has a record of each attempt, KEY,
+/// KEY/again/1 and so on, of which the best is returned (fit.h). Every process of the target has to call it, and all
+/// get the same records. Only the leading process uses `writer` and `progress`, which it calls with the share of the
+/// work done, in [0, 1].
 std::vector<CaseRecord> measure_ops(const Target& target, RecordWriter& writer, const OpRequest& request,
                                     const std::function<void(double share)>& progress);
 
-/// Measures the target and fits it. On a target that is not emulated the tasks of `layers`, as profiled() picks them,
-/// come first (task_records.h): a collective that they have at several sizes is not timed alone too. Throws Unsupported
-/// before anything is measured where what is measured can't price a plan of any layer.
+/// Measures the target and fits a profile. Unless the target is emulated, it first measures the tasks of the layers
+/// that profiled() picks (task_records.h); collectives that these have at several sizes are not timed alone. Throws
+/// Unsupported, before it measures, if the measurements could not price a plan of any layer.
 FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequest request,
                               const std::vector<LayerJob>& layers, const std::function<void(double share)>& progress);
 
-/// Measures and fits likewise, says on stderr how far it is and which rows are not to be trusted, and returns the
-/// profile.
+/// Calls measure_and_fit, shows its progress and warnings about weak rows on stderr, and returns the profile.
 Profile measured_profile(const Target& target, RecordWriter& writer, const OpRequest& request,
                          const std::vector<LayerJob>& layers);
 

@@ -10,7 +10,7 @@
 namespace moe::commands {
 namespace {
 
-// Returns a rank's lines as numbers: token, layer, then the experts.
+// Returns a rank's lines of the trace, one after the other, as numbers: token, layer, then its k experts.
 std::vector<double> lines_of(const measure::RankRun& run) {
   const RankCells cells = run.cells();
   std::vector<double> lines;

@@ -12,7 +12,7 @@ namespace moe::commands {
 
 namespace {
 
-// Returns the first two of "ROW: WHY; ROW: WHY; ...", and how many more there are, which records name all.
+// Returns the first two items of "ROW: REASON; ROW: REASON; ..." and the number of further ones. Records list all.
 std::string first_rows(const std::string& rows) {
   constexpr size_t kNamed = 2;
   size_t named = 0, more = 0, end = rows.size();
@@ -26,11 +26,11 @@ std::string first_rows(const std::string& rows) {
   return more > 0 ? fmt::format("{} and {} more", rows.substr(0, end), more) : rows;
 }
 
-// Returns what the medians of passes hide.
+// Returns the share of tasks that overran, which medians over passes do not show; empty if none did.
 std::string overran(const CaseRecord& record) {
   constexpr std::string_view kShare = "overrun_share";
   const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;
-  return share > 0 ? fmt::format("; {:.2f} % outlasted their modelled time", 100 * share) : "";
+  return share > 0 ? fmt::format("; {:.2f} % of the tasks took longer than their modelled time", 100 * share) : "";
 }
 
 }  // namespace
@@ -46,8 +46,8 @@ std::string tasks_text(const LayerOutcome& outcome) {
                  fmt::format("{:.2f}", 1e3 * t.predicted_s), fmt::format("{:.2f}", 1e3 * t.measured_s),
                  ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
-    text += fmt::format("Tasks of {}, medians of passes, measured over predicted{}\n\n{}\n", run.plan.schedule,
-                        overran(run.record), table.text());
+    text += fmt::format("Tasks of {}: medians over passes; ratios are measured over predicted{}\n\n{}\n",
+                        run.plan.schedule, overran(run.record), table.text());
   }
   return text;
 }
@@ -56,7 +56,7 @@ std::string reasons_text(const LayerOutcome& outcome) {
   std::string text;
   for (const ScheduleRun& run : outcome.runs)
     if (const CaseRecord& r = run.record; r.prediction.has("weak_rows"))
-      text += fmt::format("  {}: predicted by weak rows: {}\n", r.schedule,
+      text += fmt::format("  {}: its prediction uses weak rows: {}\n", r.schedule,
                           first_rows(r.prediction.text("weak_rows", r.key)));
   for (const ScheduleRun& run : outcome.runs)
     if (const CaseRecord& r = run.record; !r.reason.empty())
@@ -137,14 +137,14 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
     for (const measure::PlannedRun& run : planned) {
       const int64_t ranks = sharers(settings.ranks, run.plan.shape.parallel.ranks());
       double each = estimated_bytes(run.plan, settings.ranks), packed = 0;
-      for (const measure::PlannedRun& next : run.packed)  // two of them, while experts move
+      for (const measure::PlannedRun& next : run.packed)  // both plans are in memory while experts move
         packed = std::max(packed, estimated_bytes(next.plan, settings.ranks));
       bytes.push_back((each + packed) * static_cast<double>(ranks));
     }
     ends = batches_that_fit(bytes, kShareOfFree * free_bytes(settings.ranks));
     if (ends.size() > 1 && settings.ranks.is_leader())
       log_warning(fmt::format(
-          "the {} has no memory for {} schedules at once: found room for {}, so they are timed in {} batches",
+          "the {} has no memory for all {} schedules at once, only for {}, so they are timed in {} batches",
           settings.ranks.device == DeviceKind::cuda ? "GPU" : "machine", planned.size(), ends.front(), ends.size()));
   }
   std::vector<measure::LayerMeasurement> measured;

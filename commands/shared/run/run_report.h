@@ -1,5 +1,5 @@
 #pragma once
-// What the reports of all verbs that run layers say of an outcome.
+// Text and JSON of an outcome, for the verbs that run layers.
 #include <span>
 #include <string>
 #include <vector>
@@ -10,16 +10,16 @@
 
 namespace moe::commands {
 
-/// Shows for every schedule that was timed each kind of task's time beside its prediction.
+/// Returns a table for each timed schedule: measured and predicted times by kind of task.
 std::string tasks_text(const LayerOutcome& outcome);
-/// Returns which predictions weak rows made, and why a schedule is not ok.
+/// Returns lines about predictions that use weak rows, and the reasons of schedules that are not ok.
 std::string reasons_text(const LayerOutcome& outcome);
-/// Returns "dilation D", or "dilations D to E" where disturbed passes ran slower than others.
+/// Returns "dilation D", or "dilations D to E" if repeats of disturbed passes increased some dilations.
 std::string dilation_text(const std::vector<ScheduleRun>& runs);
 /// Returns schedules[] = {schedule, status, degrees, measured, predicted, tasks}.
 Json schedules_json(const LayerOutcome& outcome);
 
-// Batches of schedules whose layers are in memory at once.
+// Batches of schedules whose layers fit into memory together.
 
 /// Divides items of `bytes` each, in their order, into batches that fit into `left_bytes`, and returns the end of each
 /// batch. An item that does not fit alone is a batch of its own.

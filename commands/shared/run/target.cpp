@@ -34,10 +34,10 @@ Target unmeasured(std::string name, std::string source, int nodes, int ranks_per
   return target;
 }
 
-// Returns a profile as find_profile() does; messages list this machine's own ranks too.
+// Returns a profile like find_profile(), whose error messages also list `host`.
 Profile profile_of(const std::string& cluster) { return find_profile(cluster, {}, {std::string(kHostCluster)}); }
 
-// Returns whether the profile was measured on this machine's threads, computing on such a device.
+// Returns whether the name is that of a profile of this machine's threads on such a device.
 bool is_own(std::string_view name, DeviceKind device) {
   if (name.ends_with(kFitted)) name.remove_suffix(kFitted.size());
   return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");
@@ -53,8 +53,8 @@ Target of_threads(const std::string& cluster, DeviceKind device) {
   require<BadInput>(
       target.emulated ||
           (profile.nodes == measure::kProxyNodes && profile.ranks_per_node == measure::kProxyRanksPerNode),
-      "--cluster: {} is of {} nodes x {} ranks, expected {} x {} of {}, this machine's threads", cluster, profile.nodes,
-      profile.ranks_per_node, measure::kProxyNodes, measure::kProxyRanksPerNode, profile.name);
+      "--cluster: found {} with {} nodes x {} ranks, expected {} x {} for {}, a profile of this machine's threads",
+      cluster, profile.nodes, profile.ranks_per_node, measure::kProxyNodes, measure::kProxyRanksPerNode, profile.name);
   return target;
 }
 
@@ -67,12 +67,13 @@ Target of_processes(const std::string& cluster, const World& processes) {
   Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
   require<BadInput>(profile.nodes == nodes && profile.ranks_per_node == ranks_per_node,
-                    "--cluster: {} is of {} nodes x {} ranks, found processes on {} x {}", profile.name, profile.nodes,
-                    profile.ranks_per_node, nodes, ranks_per_node);
+                    "--cluster: found {} with {} nodes x {} ranks, expected {} x {}, as the processes have",
+                    profile.name, profile.nodes, profile.ranks_per_node, nodes, ranks_per_node);
   return target;
 }
 
-// Returns what each rank gets of the cores that it shares. All get the same: a layer is as fast as its slowest rank.
+// Returns the threads of each rank: an equal share of its cores. All ranks get the least share of any, because a layer
+// is as fast as its slowest rank.
 int shared_threads(const Target& target) {
   const std::vector<int> cores = cpu::usable_cores();
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
@@ -90,14 +91,14 @@ int chosen_threads(const Target& target) {
   const int asked = target.ranks.threads;
   const bool on_gpu = target.ranks.device == DeviceKind::cuda;
   if (target.emulated || on_gpu) {
-    require<BadInput>(asked <= 1, "--threads: found {}, expected 1 of ranks {}", asked,
+    require<BadInput>(asked <= 1, "--threads: found {}, expected 1 for ranks {}", asked,
                       on_gpu ? "on GPUs" : "that emulate a cluster");
     return 1;
   }
   return asked > 0 ? asked : shared_threads(target);
 }
 
-// Returns what records say of the ranks where they are not emulated.
+// Returns the fields of records about the ranks.
 Fields fields_of(const Target& target) {
   const World* processes = target.ranks.processes;
   const bool computes = !target.emulated && target.ranks.device == DeviceKind::cpu;
@@ -119,10 +120,10 @@ Fields fields_of(const Target& target) {
   return fields;
 }
 
-// Throws if a rank reads other contents than rank 0, as of a text or a model that was copied to one node only: their
-// gradients would differ.
+// Throws BadInput if a file has other contents on a rank than on rank 0, for example because a text was copied to one
+// node only. Gradients of the ranks would differ.
 void require_same_files(World& processes, std::vector<std::string> files) {
-  std::erase(files, "");  // flags that were not given, on any rank
+  std::erase(files, "");  // flags that were not given, which are the same on all ranks
   if (files.empty()) return;
   std::string mine;
   for (const std::string& file : files) mine += file_crc(file).value_or("") + '\n';
@@ -145,7 +146,7 @@ Fields gpu_fields(int local_rank) {
 }
 
 RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
-  // Returns why there is no GPU, before the file is opened.
+  // make_device throws the reason why there is no GPU, before the file is opened.
   if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   if (ranks.attention == AttentionBy::torch) open_torch_cuda();
   files.push_back(cluster.file);
@@ -183,9 +184,9 @@ measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
   Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
   target.ranks = ranks;
-  require<BadInput>(
-      ranks.attention == AttentionBy::own || ranks.device == DeviceKind::cuda,
-      "--attention: found torch with --device cpu, whose attention is LibTorch's; expected --device cuda");
+  require<BadInput>(ranks.attention == AttentionBy::own || ranks.device == DeviceKind::cuda,
+                    "--attention: found torch with --device cpu, expected --device cuda, because attention on CPUs "
+                    "always uses LibTorch");
   target.ranks.threads = chosen_threads(target);
   if (ranks.device == DeviceKind::cuda && !target.measured) target.cluster.name += kOnCuda;
   return target;

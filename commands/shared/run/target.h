@@ -1,5 +1,5 @@
 #pragma once
-// Where a verb measures: an emulated cluster, this machine's threads, or the processes of a run.
+// The target of a measurement: an emulated cluster, this machine's threads, or the processes of a run.
 #include <string>
 
 #include "commands/shared/run_options.h"
@@ -10,50 +10,52 @@
 namespace moe::commands {
 
 struct Target {
-  /// The profile of an emulated cluster, or of one that was measured before; else name and shape alone.
+  /// The profile of the cluster; if it is still to be measured, only its name, nodes and ranks.
   Profile cluster;
-  bool emulated = false;  // paced by `cluster`, over threads
-  bool measured = true;   // `cluster` has its times; else they are to be measured first
+  bool emulated = false;  // threads emulate `cluster`
+  bool measured = true;   // false: `cluster` has no times yet, so they have to be measured first
   measure::BenchRanks ranks = {};
 
   std::string_view backend() const { return ranks.processes ? ranks.processes->backend() : "local"; }
   /// Returns whether this process writes and prints.
   bool is_leader() const { return ranks.is_leader(); }
-  /// Returns the leading process's `own`; every process of the target calls it.
+  /// Returns the leading process's `own` on every process. Every process of the target has to call it.
   bool leader_says(bool own) const;
-  /// Returns the cluster's name, with the threads of each rank where they compute.
+  /// Returns the cluster's name and, if ranks compute on CPU cores, the threads of each rank.
   std::string place() const;
-  /// Returns what its files are named after: the cluster, and the device where that is a GPU.
+  /// Returns the beginning of names of files: the cluster's name, with "-cuda" for ranks on GPUs.
   std::string file_name() const;
-  /// Opens the records on the process that leads; share_done tells the others. `files`: read beside the profile.
+  /// Opens the records on the leading process; share_done() sends their content to the others. `files`: files that the
+  /// run reads besides the profile.
   RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
 };
 
-/// Returns what records say of a GPU that ranks use: `device`, and what gpu_settings says.
+/// Returns the fields of records about a GPU that ranks use: `device`, and those of gpu_settings.
 Fields gpu_fields(int local_rank);
 
-/// Copies what the leading process's writer has done to every other's. Every process calls it, once.
+/// Sends the list of finished cases from the leading process's writer to the other processes. Every process has to call
+/// it once.
 void share_done(const Target& target, RecordWriter& writer);
 
-/// Returns the ranks that a verb was told of; `processes`: of the run, or none.
+/// Returns the ranks that the options describe. `processes`: the processes of the run; null: threads.
 measure::BenchRanks ranks_of(const RunOptions& options, World* processes);
 
-/// Returns the target that a name stands for. `host` is 2 nodes x 2 ranks of threads, or the processes as they are
-/// ("gloo-2x4"), unpaced and to be measured. Any other name is a profile: threads emulate it, unless it is named `host`
-/// or `host-fitted`; processes are predicted by it. Throws BadInput where such a profile is not of as many nodes and
-/// ranks as the processes. `ranks.threads` 0 stands for an equal share of the cores, and for 1 where ranks are emulated
-/// or on GPUs, which refuse more.
+/// Returns the target of a name. `host` is this machine's threads as 2 nodes x 2 ranks, or the processes of the run
+/// ("gloo-2x4"); both are unpaced and still to be measured. Any other name is a profile. Threads emulate its cluster,
+/// unless it was measured on this machine's threads (`host` or `host-fitted`); for processes it gives the predictions.
+/// Throws BadInput if the profile's nodes and ranks differ from those of the processes. If `ranks.threads` is 0, each
+/// rank gets an equal share of the cores. Emulated ranks and ranks on GPUs have one thread and refuse more.
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks);
 
-// The memory that ranks compute in: a GPU's or the machine's.
+// The memory in which ranks compute: the GPU's or the machine's.
 
-/// Returns its free bytes, where there are fewest of all processes; infinity where nobody knows. Every process of the
-/// ranks calls it. Throws NoHardware for GPUs that are not there.
+/// Returns the free bytes of the process with the least free memory; infinity if they are unknown. Every process of the
+/// ranks has to call it. Throws NoHardware if there is no GPU.
 double free_bytes(const measure::BenchRanks& ranks);
-inline constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries, and what is in pieces
+inline constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries and for fragmentation
 
-/// Returns how many of `all` ranks share it with this process's: threads one GPU or machine, processes the machine,
-/// where they have one address.
+/// Returns how many of `all` ranks share the memory of this process's ranks. All threads share it; processes share a
+/// machine's memory if they have the same address, and a GPU's if all run on one GPU.
 int64_t sharers(const measure::BenchRanks& ranks, int64_t all);
 
 }  // namespace moe::commands

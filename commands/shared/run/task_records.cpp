@@ -17,22 +17,23 @@ namespace moe::commands {
 namespace {
 
 constexpr double kMeasuredS = 0.3, kMostMeasuredS = 2;
-constexpr double kProvenFlops = 1e9;  // a larger layer is proven by a smaller one
+constexpr double kProvenFlops = 1e9;  // FLOPs; the results of a larger layer are verified on a smaller one
 
-/// Tasks that take equally long, and what tells them apart in the records.
+/// Tasks with equal work, which share a record of this key.
 struct TaskGroup {
   std::string key;
   const Plan* plan = nullptr;
   std::vector<const Task*> tasks;
 };
 
-// Returns the first of each flow, but one that has chunks before one that has none.
+// Returns a schedule of each flow, preferably one that has chunks, and all schedules that halve backwards.
 std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>& schedules) {
   std::map<Flow, const Schedule*> chosen;
   const auto consider = [&](const Schedule* s) {
     const Schedule*& of_flow = chosen[s->flow];
     if (of_flow == nullptr || (of_flow->degrees == DegreePolicy::one && s->degrees != DegreePolicy::one)) of_flow = s;
-    if (s->flow == Flow::sharded) of_flow = &find_schedule("fsmoe");  // all that others of its flow have, but halves
+    if (s->flow == Flow::sharded)
+      of_flow = &find_schedule("fsmoe");  // its plans have all tasks of this flow, except halved backwards
   };
   for (const Schedule* schedule : schedules) {
     if (schedule->variants.empty()) consider(schedule);
@@ -45,7 +46,8 @@ std::vector<const Schedule*> one_of_each_flow(const std::vector<const Schedule*>
   return all;
 }
 
-// Each layer sends a share of the gradients that wait, the output projection's first: sums of several sizes.
+// Each layer sends a share of the waiting gradients, first those of the output projection, so that sums of several
+// sizes are measured.
 Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree) {
   ModelDecision decision;
   decision.degree_forward = decision.degree_backward = degree;
@@ -65,7 +67,7 @@ Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree
   return build_model_plan(schedule, model, decision);
 }
 
-// Degrees cut a layer's gradients too, where its schedule splits them: their sums are measured at several sizes.
+// If the schedule splits gradients, a degree also divides these, so that their sums are measured at several sizes.
 Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
   if (!job.one_layer()) return model_plan_of(job.model, schedule, degree);
   if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
@@ -90,8 +92,8 @@ std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
   return runs;
 }
 
-// A phase of SAA's exchange goes to one peer alone, and has a share of an AlltoAll's price. A gather of weights is
-// several collectives and copies. Copies over the host's link are measured alone.
+// Three kinds of tasks are not measured: phases of SAA's exchange, which are priced as shares of an AlltoAll; gathers
+// of weights, which are several collectives and copies; and copies over the host's link, which are timed alone.
 bool is_measured(const Task& task, const Work& work) {
   if (task.kind == TaskKind::exchange || gathers_weights(task.kind) || moves_offloaded(task.kind)) return false;
   if (task.phase == Phase::step && task.group == GroupKind::none) return work.bytes > 0;
@@ -99,7 +101,7 @@ bool is_measured(const Task& task, const Work& work) {
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
 }
 
-// Names a layer, or an end.
+// Returns the name of a layer, or of a model's end.
 std::string part_name(const Plan& plan, int layer) {
   return layer < 0 ? "embedding" : layer == plan.layers ? "head" : fmt::format("layer-{}", layer);
 }
@@ -108,8 +110,9 @@ std::vector<TaskGroup> groups_of_tasks(const std::string& layer, const Plan& pla
   std::map<std::tuple<TaskKind, Phase, int, int, bool>, TaskGroup> groups;
   for (const Task& task : plan.tasks()) {
     if (!is_measured(task, plan.works[task.id])) continue;
-    const bool apart = task.kind == TaskKind::optimizer;  // layers and ends have weights of their own
-    const bool whole = is_attention(task.kind) && plan.whole.has(task.layer);  // where others have a window
+    const bool apart = task.kind == TaskKind::optimizer;  // layers and ends differ in their weights
+    const bool whole = is_attention(task.kind) &&
+                       plan.whole.has(task.layer);  // attention without a window, while other layers have one
     TaskGroup& group = groups[{task.kind, task.phase, task.slice, apart ? task.layer : 0, whole}];
     group.plan = &plan;
     group.tasks.push_back(&task);
@@ -145,7 +148,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
 
 bool is_computation(const TaskGroup& group) { return group.tasks.front()->group == GroupKind::none; }
 
-// Returns the row that the tasks' times are fitted to, without prices.
+// Returns the row, without prices, to which the tasks' times are fitted.
 CommRow row_of(const TaskGroup& group) {
   const Plan& plan = *group.plan;
   const Work& work = plan.works[group.tasks.front()->id];
@@ -165,7 +168,7 @@ void describe_collective(const TaskGroup& group, Fields& parameters) {
   parameters.set("network", std::string(name_of(row.network)));
   parameters.set("ranks", int64_t{row.ranks});
   parameters.set("dtype", std::string(name_of(plan.shape.layer.dtype)));
-  double bytes = 0;  // chunks are of unequal rows: so are their times, of which median_s is the mean
+  double bytes = 0;  // the mean, as median_s is the mean of the times, because chunks may have unequal rows
   for (const Task* task : group.tasks) bytes += plan.works[task->id].bytes;
   bytes /= static_cast<double>(group.tasks.size());
   parameters.set("bytes", bytes);
@@ -192,8 +195,8 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   return record;
 }
 
-// Returns whether the writer has all groups, on the process that leads: those of other processes have only what an
-// earlier run did.
+// Returns whether the leading process's writer has all groups. Writers of other processes only have the records of an
+// interrupted run.
 bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
   return target.leader_says(
       std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; }));
@@ -257,18 +260,19 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     job.plan.reset();
     job.model = {.shape = whole.shape, .step = whole.step};
     job.model.step.planned = true;
-    job.model.shape.layer.first_stage_layers = job.model.shape.layer.last_stage_layers = 0;  // it has one stage
+    job.model.shape.layer.first_stage_layers = job.model.shape.layer.last_stage_layers = 0;  // the job has one stage
     ParallelShape& parallel = job.model.shape.parallel;
     const int stages = std::exchange(parallel.pp, 1);
     parallel.dp *= stages;
     parallel.edp *= stages;
     job.settings.iterations = measure::kPasses;
-    // A layer alone has no window, and one stage shares an expert among the ranks of all.
+    // A layer alone has no expert window. With one stage instead of several, ranks may share experts, which forbids
+    // offloading.
     if (whole.vocabulary == 0 || offload_refusal(job.model.shape)) parallel.offload = Offload::none;
     if (whole.vocabulary == 0) continue;
     add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
-    job.model.layers = 2;  // whose gradients are sent beside each other
+    job.model.layers = 2;  // two layers, because their gradients are sent together
     if (!whole.whole.none(whole.layers)) job.model.whole = {{false, true}};
     if (whole.dense.none(whole.layers)) continue;
     job.model.layers = 3;
@@ -289,7 +293,7 @@ std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job,
   std::vector<CaseRecord> records;
   const auto refusal = refusal_of([&] { records = measure(target, job, writer); }, target.ranks.processes);
   if (!target.is_leader()) return records;
-  if (refusal) log_decision(fmt::format("{}: its tasks are not measured: {}", job.name, refusal->reason));
+  if (refusal) log_decision(fmt::format("{}: its tasks cannot be measured: {}", job.name, refusal->reason));
   for (const CaseRecord& record : records) writer.append_new(record);
   return records;
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Measures what plans are made of: a layer's own tasks, each run alone, at the sizes that degrees cut them to.
+// Measures a layer's tasks, each run alone, at the sizes that they have under several degrees.
 #include <array>
 #include <vector>
 
@@ -8,25 +8,25 @@
 
 namespace moe::commands {
 
-/// The degrees that a layer is cut by to see what its tasks take.
+/// The degrees at which a layer's tasks are measured.
 inline constexpr std::array kProfiledDegrees{1, 4};
 
-inline constexpr int kProfiledLayers = 6;  // of a grid
+inline constexpr int kProfiledLayers = 6;  // number of a grid's layers whose tasks are measured
 
-/// Returns some of the layers, as different as pick_layers finds them, each as a job whose tasks show what the tasks of
-/// all layers take: one layer alone; of a model two with its ends and its step, beside a dense layer if it has any. Of
-/// pipeline stages, all ranks run the layers as replicas of one stage.
+/// Returns jobs for the layers that pick_layers picks as most different, whose tasks represent those of all layers. A
+/// job has one layer alone; for a model, it has two layers with the model's ends and step, and a dense layer if the
+/// model has one. Instead of pipeline stages, all ranks run the layers as replicas of one stage.
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 
-/// Returns the rows of collectives that measure_tasks leaves records for, without prices.
+/// Returns the rows, without prices, of the collectives that measure_tasks records.
 std::vector<CommRow> rows_of_tasks(const LayerJob& job);
 
-/// Runs the job's layer, of every flow that its schedules have, at each of those degrees one task after the other on
-/// all ranks together (rank_run.h), verified first. Returns a record of every kind of task in each phase: a computation
-/// by its terms (op `task`), a collective by its op, network, group size and bytes; median_s is the mean over chunks of
-/// each one's median over passes (overlap.h: in_step_seconds), its samples are these medians. What `writer` has is
-/// taken from there. Every process of the target calls it, all get the same. A layer that can't run, or that the job
-/// has no schedule for, leaves none.
+/// Verifies the job's layer under every flow of its schedules, then runs it at each of kProfiledDegrees, one task after
+/// the other on all ranks together (rank_run.h). Returns a record of every kind of task in each phase: a computation
+/// with its terms (op `task`), a collective with its op, network, group size and bytes. The samples are the medians
+/// over passes of each chunk (overlap.h: in_step_seconds), and median_s is their mean. Records that `writer` has are
+/// not measured again. Every process of the target has to call it, and all get the same. Returns no records for a layer
+/// that cannot run, or a job without a schedule.
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);
 
 }  // namespace moe::commands

@@ -29,7 +29,7 @@ TEST(JudgeOverruns, MoreThanOneInAHundredIsInvalid) {
   judge_overruns(0.171, many);
   EXPECT_EQ(few.status, CaseStatus::ok);
   EXPECT_EQ(many.status, CaseStatus::invalid);
-  EXPECT_EQ(many.reason, "17.1 % of the tasks outlasted their modelled time");
+  EXPECT_EQ(many.reason, "17.1 % of the tasks took longer than their modelled time");
   EXPECT_EQ(many.summary.number("overrun_share", ""), 0.171);
 }
 

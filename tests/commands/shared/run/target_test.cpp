@@ -95,7 +95,8 @@ TEST(Target, ProcessesAreMeasuredOrPredictedByAProfileOfTheirShape) {
     target_of("testbed-b", {&fewer});
     ADD_FAILURE() << "a profile of other nodes was taken";
   } catch (const BadInput& error) {
-    EXPECT_STREQ(error.what(), "--cluster: testbed-b is of 8 nodes x 4 ranks, found processes on 2 x 4");
+    EXPECT_STREQ(error.what(),
+                 "--cluster: found testbed-b with 8 nodes x 4 ranks, expected 2 x 4, as the processes have");
   }
 }
 
