@@ -92,11 +92,12 @@ void add_bytes(CLI::App& verb, const std::string& flag, int64_t& target, const s
 
 void add_model(CLI::App& verb, commands::ModelFlags& m) {
   add_text(verb, "--model", "MODEL|FILE", m.model, "a whole model (configs/models/), or a Hugging Face config.json");
-  add_stack(verb, m, "layers; default: the model's, or 1");
+  add_stack(verb, m, "number of layers; default: the model's, or 1");
 }
 
 void add_nodes(CLI::App& verb, commands::Selection& s) {
-  add_number(verb, "--nodes", s.nodes, "number of nodes like the cluster's; default: those of the profile", {1, 65536});
+  add_number(verb, "--nodes", s.nodes, "number of nodes, each like the profile's; default: the profile's number",
+             {1, 65536});
 }
 
 void add_number_or_all(CLI::App& verb, const std::string& flag, std::optional<int>& target, const std::string& help,
@@ -120,7 +121,7 @@ void refuse_empty(CLI::Option& option) {
 
 void add_trace(CLI::App& verb, commands::TraceFlags& target, const std::string& help) {
   add_text(verb, "--trace", "FILE", target.file, help)->each(commands::require_timeline);
-  const std::string part = " that the timeline shows, the first and the last; default: as many as open in a second";
+  const std::string part = " to show in the timeline, taken from both ends; default: as many as open in a second";
   add_number_or_all(verb, "--trace-layers", target.layers, "layers of each stage" + part, 1);
   add_number_or_all(verb, "--trace-micro-batches", target.micro_batches, "micro-batches" + part, 1);
   for (const char* part_flag : {"--trace-layers", "--trace-micro-batches"}) needs(verb, part_flag, {"--trace"});
@@ -132,11 +133,11 @@ void add_stack(CLI::App& verb, commands::ModelFlags& m, const std::string& layer
 }
 
 void add_micro_batches(CLI::App& verb, commands::ModelFlags& m) {
-  add_number(verb, "--micro-batches", m.micro_batches, "micro-batches of --batch samples each", {1, 1e6});
+  add_number(verb, "--micro-batches", m.micro_batches, "number of micro-batches, of --batch samples each", {1, 1e6});
   add_text(verb, "--pipeline", "gpipe|1f1b", m.pipeline,
-           "order of several micro-batches; default: 1f1b on one stage and with virtual stages, else gpipe");
+           "order of micro-batches; default: 1f1b on one stage or with virtual stages, else gpipe");
   add_number(verb, "--virtual-stages", m.virtual_stages,
-             "chunks of layers that each of several stages has (interleaved 1F1B); default: 1", {1, 1e5});
+             "chunks of layers on each pipeline stage (interleaved 1F1B); default: 1", {1, 1e5});
 }
 
 namespace {
@@ -199,7 +200,7 @@ void add_layer(CLI::App& verb, commands::Selection& s) {
     if (!field.planned_only) add_field(verb, field, l.fields);
   });
   add_named(verb, "--capacity-rounding", "ragged|lcm|exact|tutel|deepspeed|megatron", rounding_from, l.rounding,
-            "how many rows an expert takes; default: ragged");
+            "rule by which an expert's number of rows is rounded; default: ragged");
   add_groups(verb, s);
 }
 
@@ -217,38 +218,41 @@ void add_stage_layers(CLI::App& verb, commands::Selection& s) {
 
 void add_groups(CLI::App& verb, commands::Selection& s) {
   commands::LayerFlags& l = s.layer;
-  add_number(verb, "--dp", l.dp, "data-parallel group size; default: what ranks, --cp, --mp and --pp leave", {1, 1e6});
+  add_number(verb, "--dp", l.dp, "data-parallel group size; default: ranks / (cp x mp x pp)", {1, 1e6});
   add_number(verb, "--cp", l.cp, "context-parallel group size: ranks that share each sample's tokens; default: 1",
              {1, 1e6});
   add_named(verb, "--cp-exchange", "allgather|ring", cp_exchange_from, l.cp_exchange,
-            "how CP ranks exchange keys and values: before attention, or in a ring beside it; default: allgather");
-  add_number(verb, "--mp", l.mp, "model-parallel group size; default: ranks a node, on one node 1", {1, 1e6});
+            "how CP ranks exchange keys and values: allgather before attention, ring during it; default: allgather");
+  add_number(verb, "--mp", l.mp,
+             "model-parallel (tensor-parallel) group size; default: ranks per node, or 1 on one node", {1, 1e6});
   add_number(verb, "--ep", l.ep,
-             "expert-parallel group size; default: min(nodes, experts), on one node min(ranks, experts)", {1, 1e6});
-  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks a node, on one node 1", {1, 1e6});
-  add_number(verb, "--pp", l.pp, "pipeline stages; default: 1", {1, 1e6});
+             "expert-parallel group size; default: min(nodes, experts), or min(ranks, experts) on one node", {1, 1e6});
+  add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks per node, or 1 on one node", {1, 1e6});
+  add_number(verb, "--pp", l.pp, "number of pipeline stages; default: 1", {1, 1e6});
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement,
-           "which expert group is inside the node; default: esp-inside");
+           "which group of an expert's ranks are neighbours: ESP or EP; default: esp-inside");
 }
 
 void add_global_batch(CLI::App& verb, std::optional<int64_t>& samples) {
   add_number(verb, "--global-batch", samples,
-             "samples of a step over all replicas; number and size (--batch) of micro-batches are searched", {1, 1e9});
+             "samples per step over all replicas; searches the number and the size (--batch) of micro-batches",
+             {1, 1e9});
 }
 
 void add_recompute(CLI::App& verb, commands::Selection& s) {
   add_named(verb, "--recompute", "none|selective|full", recompute_from, s.layer.recompute,
-            "selective: the backward computes attention scores again; full: the whole layer, keeping only its output");
+            "what the backward computes again; selective: attention scores; full: whole layers, of which only outputs "
+            "are kept");
 }
 
 void add_offload(CLI::App& verb, commands::Selection& s) {
   add_named(verb, "--offload", "none|experts", offload_from, s.layer.offload,
-            "experts: host memory keeps experts' weights and optimizer states; the device has two layers' weights");
+            "experts: keeps experts' weights and optimizer states in host memory, except two layers' weights");
 }
 
 void add_states(CLI::App& verb, commands::Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
-             "ZeRO stage: 1 shards optimizer states; in the verb memory: 2 gradients too, 3 weights too",
+             "ZeRO stage; 1: shards optimizer states; only in memory: 2: also gradients, 3: also weights",
              {0, kMostZeroStage});
   add_recompute(verb, s);
   add_offload(verb, s);
@@ -257,9 +261,10 @@ void add_states(CLI::App& verb, commands::Selection& s) {
 void add_framework(CLI::App& verb, commands::ModelFlags& m) {
   std::vector<std::pair<std::string, std::string>> keys;
   for (const commands::Framework& framework : commands::frameworks()) keys.emplace_back(framework.key, framework.key);
-  add_choice(verb, "--framework", m.framework, keys,
-             "by whose rules a rank keeps weights, gradients, optimizer states and activations, and whose shapes alone "
-             "are taken; in tune its schedules alone, too; default: moetune, in tune any");
+  add_choice(
+      verb, "--framework", m.framework, keys,
+      "framework whose rules determine the memory of a rank and the allowed shapes; tune then only considers its "
+      "schedules; default: moetune, in tune any");
 }
 
 void add_planned_fields(CLI::App& verb, commands::Selection& s) {
@@ -269,26 +274,26 @@ void add_planned_fields(CLI::App& verb, commands::Selection& s) {
 }
 
 void add_schedule(CLI::App& verb, commands::Selection& s) {
-  verb.add_option("--schedule", s.schedules,
-                  "one or several (NAME,NAME or all,wave); default: whole systems, without the steps of papers' "
-                  "tables; in tune "
-                  "all of them, or those that a grid or a model compares when it runs")
+  verb.add_option(
+          "--schedule", s.schedules,
+          "one or several schedules (NAME,NAME or all,wave); default: complete systems, without the intermediate "
+          "steps of papers' tables; tune compares all of these, but runs fewer for a grid or a model")
       ->type_name("SCHEDULE|default|all")
       ->delimiter(',');
 }
 
 void add_degrees(CLI::App& verb, commands::Selection& s) {
-  add_number(verb, "--degree-forward", s.degrees.forward, "pipeline degree forward; 0: tuned", {0, 4096});
-  add_number(verb, "--degree-backward", s.degrees.backward, "pipeline degree backward; 0: tuned", {0, 4096});
+  add_number(verb, "--degree-forward", s.degrees.forward, "number of chunks of the forward; 0: tuned", {0, 4096});
+  add_number(verb, "--degree-backward", s.degrees.backward, "number of chunks of the backward; 0: tuned", {0, 4096});
   add_number(verb, "--micro-op-bytes", s.degrees.micro_op_bytes,
-             "size of a gradient piece of schedules that cut them; default: 30 MB, 0: tuned", {0, 1e12});
-  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "monta: no smaller chunk is tried", {0, 1e12});
+             "size of gradient pieces, for schedules that cut gradients; 0: tuned; default: 30 MB", {0, 1e12});
+  add_number(verb, "--min-chunk-bytes", s.degrees.min_chunk_bytes, "for monta: least size of a chunk", {0, 1e12});
   verb.add_flag("--nearest", s.nearest,
-                "if a profile has no row, use the row of the nearest group size, or scale that of another type");
+                "if the profile lacks a row, use the row of the nearest group size, or scale that of another dtype");
 }
 
 void add_overwrite(CLI::App& verb) {
-  const std::string meaning = "replace the content of the records file";
+  const std::string meaning = "replace an existing records file";
   verb.add_flag("--overwrite", meaning);
 }
 
@@ -315,13 +320,13 @@ void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std
 
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept) {
   add_text(verb, "--plan", "FILE", plan,
-           "a plan file (export plan, --save-plan) instead of flags of layers and schedules")
+           "run or simulate this plan (from export plan or --save-plan) instead of a layer's schedule")
       ->group(kWhat);
   stands_alone(verb, "--plan", kept);
 }
 
 void add_save_plan(CLI::App& verb, std::string& file) {
-  add_text(verb, "--save-plan", "FILE", file, "write the plan of one schedule, which --plan takes (docs/exchange.md)");
+  add_text(verb, "--save-plan", "FILE", file, "write the plan of one schedule as a file for --plan (docs/exchange.md)");
 }
 
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others) {
@@ -334,24 +339,31 @@ void add_serve(CLI::App& verb, commands::ServeFlags& s, std::string& cluster, in
                                         "--batches", "--path-length", "--pack", "--swap-gb-per-s", "--write-profile"};
   CLI::Option* serve = verb.add_flag(
       "--serve", s.serve,
-      "inference of top-1 layers, all ranks one expert-parallel group: experts placed by popularity (Lina), or not; "
-      "default cluster: a100-8");
-  verb.add_option("--variant", s.variants, "--serve: only these ways to place experts; default: all")
+      "serve batches of inference with top-1 gates on one EP group of all ranks, with experts placed by popularity "
+      "(Lina) or in fixed places; default cluster: a100-8");
+  verb.add_option("--variant", s.variants, "with --serve: only these placements of experts; default: all")
       ->type_name("NAME[,..]")
       ->delimiter(',');
-  add_text(verb, "--routing", "FILE", s.routing, "--serve: a routing trace; default: synthetic");
-  add_number(verb, "--skew", s.skew, "--serve: synthetic popularity, Zipf's exponent; default: 0.42", {0, 10});
+  add_text(verb, "--routing", "FILE", s.routing, "with --serve: routing trace; default: synthetic routing");
+  add_number(verb, "--skew", s.skew, "with --serve, synthetic routing: Zipf's exponent of popularity; default: 0.42",
+             {0, 10});
   add_number(verb, "--correlation", s.correlation,
-             "--serve: synthetic, how far a layer's experts tell the next layer's; default: 0.62", {0, 1});
-  add_number(verb, "--drift", s.drift, "--serve: synthetic, how far batches differ; default: 0.25", {0, 10});
-  add_number(verb, "--batches", s.batches, with_default("--serve: synthetic, half of them profiled", batches),
-             {2, 1e6});
-  add_number(verb, "--path-length", s.path, "--serve: layers of a path that estimates look back; default: 3", {1, 64});
-  add_number(verb, "--pack", s.pack, "--serve: most experts on a device; default: 4", {1, 1e6});
+             "with --serve, synthetic routing: correlation of a token's experts in successive layers; default: 0.62",
+             {0, 1});
+  add_number(verb, "--drift", s.drift, "with --serve, synthetic routing: difference between batches; default: 0.25",
+             {0, 10});
+  add_number(
+      verb, "--batches", s.batches,
+      with_default("with --serve, synthetic routing: batches, of which half are profiled and half served", batches),
+      {2, 1e6});
+  add_number(verb, "--path-length", s.path,
+             "with --serve: number of layers in the paths that estimate popularity; default: 3", {1, 64});
+  add_number(verb, "--pack", s.pack, "with --serve: largest number of experts on a device; default: 4", {1, 1e6});
   add_number(verb, "--swap-gb-per-s", s.swap_gb_per_s,
-             "--serve: from host memory to a device; default: 25, of ranks that are not emulated as measured",
+             "with --serve: GB/s from host memory to a device; default: 25, or as measured if ranks are not emulated",
              {1e-3, 1e6});
-  add_text(verb, "--write-profile", "FILE", s.write_profile, "--serve: write how often experts follow paths, as CSV");
+  add_text(verb, "--write-profile", "FILE", s.write_profile,
+           "with --serve: write how often experts follow each path, as CSV");
   for (const std::string& flag : own) needs(verb, flag, {"--serve"});
   for (const std::string& flag : others) serve->excludes(verb.get_option(flag));
   verb.final_callback([&verb, &s, &cluster] {

@@ -30,7 +30,8 @@
 namespace moe::cli {
 namespace {
 
-constexpr const char* kClusterHelp = "profile, or one composed as GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
+constexpr const char* kClusterHelp =
+    "profile: a name, a file, or a composition GPU-NODESxGPUS-NETWORK (h100-4x8-ib-400)";
 
 void require_verb(int argc, const char* const* argv) {
   constexpr std::array<std::string_view, 3> kOfNoVerb{"-h", "--help", "--version"};
@@ -78,17 +79,19 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
 [[noreturn]] void refuse_word(const CLI::App& app) {
   const CLI::App& verb = *app.get_subcommands().front();
   const std::vector<std::string> left = verb.remaining(), outside = app.remaining();
-  if (left.empty()) bad_input("{}: found '{}' before it or behind --", verb.get_name(), fmt::join(outside, " "));
+  if (left.empty())
+    bad_input("{}: found '{}' outside its flags, expected it after the verb and before --", verb.get_name(),
+              fmt::join(outside, " "));
   const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
   const std::string& word = flag == left.end() ? left.front() : *flag;
   if (find_verb(verb.get_name())->starts_another && flag == left.end())
-    bad_input("{}: found '{}', expected -- before the command that it starts", verb.get_name(), word);
-  bad_input("{}: found '{}', which it does not know{}; --help lists the flags", verb.get_name(), word,
+    bad_input("{}: found '{}', expected -- before the command to start", verb.get_name(), word);
+  bad_input("{}: found '{}', expected a flag of this verb{}; --help lists them", verb.get_name(), word,
             meant_by(word, verb));
 }
 
-// The flags that records do not depend on: where output goes, how it is shown, how processes meet. Records depend on
-// all other flags, including new ones.
+// The flags on which records do not depend: where output goes, how it is shown, and how processes connect. Records
+// depend on all other flags, including future ones.
 constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
                                                        "--json",
                                                        "--top",
@@ -115,7 +118,7 @@ constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
                                                        "--write-profile",
                                                        "--record-routing"};
 
-// Returns the flag's option if the verb has it and it was given, else null.
+// Returns the option of a flag that was given; null if it was not, or if the verb does not have it.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
   const CLI::Option* option = verb.get_option_no_throw(flag);
   return option != nullptr && option->count() > 0 ? option : nullptr;
@@ -138,8 +141,8 @@ Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
 // Flags of one process among several; the command that starts the processes sets them.
 constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
 
-// Returns the files and folders that the command writes at its end. Records are opened earlier, by their writer. Throws
-// BadInput if two of all these are the same.
+// Returns the files and folders that the command writes at its end, without the records, which their writer opens
+// earlier. Throws BadInput if two of these files, including the records, are the same.
 std::vector<OutTarget> targets_of(const CLI::App& verb) {
   std::vector<OutTarget> targets;
   for (const auto& [flag, is_folder] : {std::pair("--trace", false),
@@ -159,7 +162,7 @@ std::vector<OutTarget> targets_of(const CLI::App& verb) {
   return targets;
 }
 
-// Checks how a verb that runs layers gets its ranks, and sets the options that depend on it.
+// Checks the flags for ranks of a verb that runs layers, and sets the options that depend on the backend.
 void set_ranks(const CLI::App& verb, Command& command) {
   const Backend backend = command.ranks.backend;
   command.ranks.timeout_s = command.call.layers->timeout_s;
@@ -216,18 +219,19 @@ void refuse_empty_values(const CLI::App& verb, std::span<const char* const> word
     if (word == "--") return;
     if (!word.starts_with("--") || word.find('=') != word.size() - 1) continue;
     const std::string name(word.substr(0, word.size() - 1));
-    require<BadInput>(verb.get_option_no_throw(name) == nullptr, "{}: found an empty value, expected one", name);
+    require<BadInput>(verb.get_option_no_throw(name) == nullptr, "{}: found an empty value after =, expected a value",
+                      name);
   }
 }
 
-// Refuses a flag of the verb as another flag's value: the value was forgotten.
+// Refuses a flag as the value of another flag, because that flag's value was probably forgotten.
 void refuse_flags_as_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
     if (option->get_items_expected_max() == 0 || option->get_positional()) continue;
     for (const std::string& value : option->results())
       require<BadInput>(
           !value.starts_with("--") || verb.get_option_no_throw(value.substr(0, value.find('='))) == nullptr,
-          "{}: found no value before {}, expected one", option->get_name(), value);
+          "{}: found the flag {} instead of a value, expected a value", option->get_name(), value);
   }
 }
 
@@ -253,7 +257,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');
-    bad_input("{}; --help lists what is expected", text);
+    bad_input("{}; --help lists the expected flags and values", text);
   }
   const CLI::App& verb = *app.get_subcommands().front();
   refuse_flags_as_values(verb);
@@ -281,9 +285,9 @@ VerbCall add_doctor(CLI::App& verb, Command&) {
   doctor::DoctorOptions& o = *options;
   set_example(verb, " --strict && " + program_word() + " tune --cluster host");
   begin_group(verb, kHow);
-  verb.add_flag("--strict", o.strict, "exit code 5 where there is a warning");
+  verb.add_flag("--strict", o.strict, "exit code 5 if there is a warning");
   begin_group(verb, kOutput);
-  verb.add_flag("--all", o.all, "what is fine, too");
+  verb.add_flag("--all", o.all, "also list findings that are ok");
   add_json(verb, o.json);
   return planning(options, exit_code_of_doctor);
 }
@@ -291,12 +295,15 @@ VerbCall add_doctor(CLI::App& verb, Command&) {
 namespace {
 
 void add_noise(CLI::App& verb, commands::NoiseFlags& noise) {
-  add_number(verb, "--jitter", noise.jitter, "replay all ranks too: variation of every task (0.1: 10 %)", {0, 10});
-  verb.add_option("--straggler", noise.stragglers, "slow ranks: all their tasks, and so their collectives")
+  add_number(verb, "--jitter", noise.jitter,
+             "also replay all ranks, with random times of tasks: coefficient of variation (0.1: 10 %)", {0, 10});
+  verb.add_option("--straggler", noise.stragglers,
+                  "also replay all ranks: slow down these ranks' tasks and their collectives by a factor")
       ->type_name("RANK:FACTOR[,..]")
       ->delimiter(',');
-  add_number(verb, "--zipf", noise.zipf, "uneven routing of a dropless layer: Zipf's exponent", {0, 10});
-  add_number(verb, "--samples", noise.samples, "replays with other jitter; default: 100", {1, 1e6});
+  add_number(verb, "--zipf", noise.zipf,
+             "also replay all ranks, with uneven routing of a dropless layer: Zipf's exponent", {0, 10});
+  add_number(verb, "--samples", noise.samples, "number of replays with random jitter; default: 100", {1, 1e6});
   add_number(verb, "--seed", noise.seed, "seed of jitter and of the experts' popularity; default: 1", {0, 9e18});
 }
 
@@ -317,15 +324,15 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   add_planned_fields(verb, s.selection);
   add_degrees(verb, s.selection);
   add_text(verb, "--partition", "exact|paper|step1|none", s.partition,
-           "how a model's gradients are spread over its layers; default: exact");
+           "rule that distributes a model's gradients over its layers; default: exact");
   add_noise(verb, s.noise);
   begin_group(verb, kOutput);
   add_trace(verb, s.trace, "write a Perfetto timeline");
   add_save_plan(verb, s.save_plan);
   add_records(verb, s.out, "write records, timelines included (JSON Lines)");
   add_number_or_all(verb, "--gantt", s.drawn,
-                    "draw the lanes of the N fastest schedules that differ as text, on one scale; default: 3", 0);
-  verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: a record of each degree from 1 to 64 too");
+                    "draw the lanes of the N fastest different schedules as text, on a common scale; default: 3", 0);
+  verb.add_flag("--sweep-degrees", s.sweep_degrees, "with --out: also write a record of each degree from 1 to 64");
   add_json(verb, s.json);
   verb.get_option("--gantt")->excludes("--json");
   add_plan(verb, s.plan, {"--cluster", "--nodes", "--nearest", "--trace", "--json"});
@@ -345,18 +352,18 @@ VerbCall add_fit(CLI::App& verb, Command&) {
   const auto options = std::make_shared<tuner::FitOptions>();
   tuner::FitOptions& o = *options;
   set_example(verb, " --records results/microbench-testbed-b.jsonl --out results/mine.toml");
-  add_text(verb, "--records", "FILE...", o.records, "records of microbench, tune or import, of one cluster")
+  add_text(verb, "--records", "FILE...", o.records, "records of one cluster from microbench, tune or import")
       ->capture_default_str();
   add_text(verb, "--compute-from", "CLUSTER|FILE", o.compute_from,
-           "take prices of computations that the records lack from this profile, such as h100-8");
+           "profile, such as h100-8, for prices of computations that the records lack");
   add_text(verb, "--network-from", "CLUSTER|FILE", o.network_from,
-           "of records of one GPU: take ranks and collectives of this profile, and what computations are missing");
+           "for records of one GPU: profile for ranks, collectives, and prices of computations that the records lack");
   verb.get_option("--network-from")->excludes("--compute-from");
   begin_group(verb, kHow);
-  verb.add_flag("--strict", o.strict, "exit code 5 where the fit of an operation is WEAK or UNUSABLE");
+  verb.add_flag("--strict", o.strict, "exit code 5 if the fit of an operation is WEAK or UNUSABLE");
   begin_group(verb, kOutput);
   add_text(verb, "--name", "NAME", o.name, "name of the profile; default: CLUSTER-fitted");
-  add_text(verb, "-o,--out", "FILE", o.out, "the profile; default: results/NAME.toml");
+  add_text(verb, "-o,--out", "FILE", o.out, "file of the profile; default: results/NAME.toml");
   add_json(verb, o.json);
   return planning(options, tuner::run_fit);
 }
@@ -378,11 +385,11 @@ VerbCall add_memory(CLI::App& verb, Command&) {
   add_nodes(verb, m.selection);
   add_model(verb, m.model);
   add_layer(verb, m.selection);
-  verb.add_flag("--parm", m.parm, "count the layers of Parm's grid that fit its GPUs instead");
+  verb.add_flag("--parm", m.parm, "instead count the layers of Parm's grid that fit its GPUs");
   begin_group(verb, kHow);
   add_framework(verb, m.model);
   add_states(verb, m.selection);
-  add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank; default: the profile's", {1e-6, 1e6});
+  add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank in GiB; default: the profile's", {1e-6, 1e6});
   begin_group(verb, kOutput);
   add_json(verb, m.json);
   stands_alone(verb, "--parm", {"--top-k", "--experts", "--json"});
@@ -393,7 +400,8 @@ VerbCall add_model_verb(CLI::App& verb, Command&) {
   const auto options = std::make_shared<commands::ModelOptions>();
   commands::ModelOptions& o = *options;
   set_example(verb, " qwen3-30b-a3b");
-  verb.add_option("MODEL", o.model, "a name, see list; a model file; a Hugging Face config.json, or its folder")
+  verb.add_option("MODEL", o.model,
+                  "a name (see the verb list), a model file, or a Hugging Face config.json or its folder")
       ->type_name("MODEL|FILE")
       ->required();
   begin_group(verb, kOutput);
@@ -411,8 +419,8 @@ VerbCall add_placement(CLI::App& verb, Command&) {
              {1, 1024});
   add_number(verb, "--cp", r.cp, with_default("context-parallel group size", r.cp), {1, 1e6});
   add_number(verb, "--ep", r.ep, with_default("expert-parallel group size", r.ep), {1, 1e6});
-  add_number(verb, "--pp", r.pp, with_default("pipeline stages", r.pp), {1, 1e6});
-  add_number(verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs a node", r.ranks_per_node), {1, 1024});
+  add_number(verb, "--pp", r.pp, with_default("number of pipeline stages", r.pp), {1, 1e6});
+  add_number(verb, "--ranks-per-node", r.ranks_per_node, with_default("GPUs per node", r.ranks_per_node), {1, 1024});
   add_number(verb, "--switch-ports", r.switch_ports,
              with_default("ports of the switch that joins GPUs of one TP position", r.switch_ports), {1, 1e6});
   begin_group(verb, kOutput);
@@ -424,18 +432,21 @@ VerbCall add_reproduce(CLI::App& verb, Command&) {
   const auto options = std::make_shared<reproduce::ReproduceOptions>();
   reproduce::ReproduceOptions& r = *options;
   set_example(verb, " fsmoe-table5");
-  verb.add_option("TABLE", r.table, "key of a table, see list")->type_name("");
-  add_text(verb, "--assume", "ASSUMPTIONS|FILE", r.assume, "for what no paper prints (configs/papers/assume/)");
+  verb.add_option("TABLE", r.table, "key of a table (see the verb list)")->type_name("");
+  add_text(verb, "--assume", "ASSUMPTIONS|FILE", r.assume,
+           "assumed values for numbers that no paper prints (configs/papers/assume/)");
   verb.add_flag("--measure", r.measure,
-                "of fsmoe-table5, fsmoe-degrees, fsmoe-fig6: a column of what ran, of runs in results/");
-  add_text(verb, "--records", "FILE", r.records, "the same, of these records or documents of modelbench --json");
-  add_text(verb, "--runs", "FILE", r.runs, "of training: other measured steps, in the columns of training-runs.csv");
-  verb.add_flag("--audit", r.audit, "every combination of FSMoE's open conventions");
-  verb.add_flag("--all", r.all, "every table, with and without the example assumptions, and the audit");
+                "for fsmoe-table5, fsmoe-degrees, fsmoe-fig6: add a column of measured runs, from results/");
+  add_text(verb, "--records", "FILE", r.records,
+           "like --measure, with the runs of these records or documents of modelbench --json");
+  add_text(verb, "--runs", "FILE", r.runs,
+           "for training: other measured steps, in a CSV file with the columns of training-runs.csv");
+  verb.add_flag("--audit", r.audit, "compute every combination of FSMoE's open conventions");
+  verb.add_flag("--all", r.all, "compute every table, with and without the example assumptions, and the audit");
   begin_group(verb, kOutput);
   add_text(verb, "--write", "FILE", r.write,
-           "with --all: write a summary in Markdown to FILE, and a page per paper to a folder of its name without the "
-           "ending");
+           "with --all: write a summary in Markdown to FILE, and a page per paper to a folder with the name of FILE "
+           "without its extension");
   add_records(verb, r.out, "records; default: results/reproduce-TABLE.jsonl");
   add_json(verb, r.json);
   return planning(options, reproduce::run_reproduce);
@@ -447,18 +458,20 @@ VerbCall add_export(CLI::App& verb, Command&) {
   const auto options = std::make_shared<exchange::ExportOptions>();
   exchange::ExportOptions& o = *options;
   set_example(verb, " csv testbed-b --per-element");
-  verb.add_option("FORMAT", o.format, "of what is written")->type_name(exchange::export_formats())->required();
-  verb.add_option("FILE", o.file, "a profile, records or a plan; of otava a folder of records too")
+  verb.add_option("FORMAT", o.format, "format to write")->type_name(exchange::export_formats())->required();
+  verb.add_option("FILE", o.file, "a profile, records or a plan; for otava also a folder of records")
       ->type_name("")
       ->required();
-  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster, "prices a plan; default: the records' own");
-  add_text(verb, "--only", "NAME", o.only, "of records: this layer, by its name");
-  add_text(verb, "--schedule", "SCHEDULE", o.schedule, "of records: this schedule's plan; default: the fastest");
+  add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster, "profile that prices a plan; default: the records' cluster");
+  add_text(verb, "--only", "NAME", o.only, "for records: name of the layer to export");
+  add_text(verb, "--schedule", "SCHEDULE", o.schedule,
+           "for records: schedule whose plan is exported; default: the fastest");
   begin_group(verb, kHow);
-  verb.add_flag("--per-element", o.per_element, "csv of a profile: betas of a float32 element, as papers print them");
-  verb.add_flag("--samples", o.samples, "google-benchmark: every sample as a repetition; default: their median");
+  verb.add_flag("--per-element", o.per_element, "for csv of a profile: betas per float32 element, as in papers");
+  verb.add_flag("--samples", o.samples,
+                "for google-benchmark: write every sample as a repetition; default: write medians");
   begin_group(verb, kOutput);
-  add_text(verb, "-o,--out", "FILE", o.out, "default: standard output");
+  add_text(verb, "-o,--out", "FILE", o.out, "file to write; default: standard output");
   return planning(options, exchange::run_export);
 }
 
@@ -466,24 +479,26 @@ VerbCall add_import(CLI::App& verb, Command&) {
   const auto options = std::make_shared<exchange::ImportOptions>();
   exchange::ImportOptions& o = *options;
   set_example(verb, " nccl-tests all_reduce.txt alltoall.txt --out results/imported.jsonl");
-  verb.add_option("FORMAT", o.format, "of what is read")->type_name(exchange::import_formats())->required();
-  verb.add_option("FILE", o.files, "one or several")->type_name("")->required();
+  verb.add_option("FORMAT", o.format, "format to read")->type_name(exchange::import_formats())->required();
+  verb.add_option("FILE", o.files, "one or several files")->type_name("")->required();
   add_text(verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
   begin_group(verb, kHow);
   add_text(verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
-           "nccl-tests: the operation, where the file does not say");
-  add_text(verb, "--network", "inter|intra", o.network, "of the groups, where the files do not say");
-  add_number(verb, "--nodes", o.nodes, "of the cluster; default: as the files say", {1, kMostNodes});
-  add_number(verb, "--experts", o.experts, "deepep: of a test that prints rates without times", {1, 1e6});
+           "for nccl-tests: operation, if the file does not name it");
+  add_text(verb, "--network", "inter|intra", o.network, "network of the groups, if the files do not name it");
+  add_number(verb, "--nodes", o.nodes, "nodes of the cluster; default: as in the files", {1, kMostNodes});
+  add_number(verb, "--experts", o.experts, "for deepep: number of experts, if a test prints rates without times",
+             {1, 1e6});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
-           "nsys: of GEMMs whose kernels' names tell none");
-  add_number(verb, "--ranks", o.ranks, "of a group, where the files do not say", {2, 1e6});
-  add_number(verb, "--ranks-per-node", o.ranks_per_node, "of the cluster; default: as the files say",
+           "for nsys: type of GEMMs whose kernels' names do not contain it");
+  add_number(verb, "--ranks", o.ranks, "ranks of a group, if the files do not name them", {2, 1e6});
+  add_number(verb, "--ranks-per-node", o.ranks_per_node, "ranks per node of the cluster; default: as in the files",
              {1, kMostRanksPerNode});
-  verb.add_flag("--in-place", o.in_place, "nccl-tests: the in-place columns; default: out of place");
-  add_text(verb, "--map", "FILE", o.map, "traces: CSV of kernel, kind; what kernels of other names do");
+  verb.add_flag("--in-place", o.in_place, "for nccl-tests: read the in-place columns; default: out of place");
+  add_text(verb, "--map", "FILE", o.map,
+           "for traces: CSV file with columns kernel and kind, for kernels with unknown names");
   begin_group(verb, kOutput);
-  add_text(verb, "-o,--out", "FILE", o.out, "the records; of csv-profile the profile");
+  add_text(verb, "-o,--out", "FILE", o.out, "file of the records; for csv-profile, of the profile");
   add_overwrite(verb);
   return planning(options, exchange::run_import);
 }
@@ -493,30 +508,31 @@ VerbCall add_import(CLI::App& verb, Command&) {
 namespace {
 
 void add_base(CLI::App& verb, std::string& base) {
-  add_text(verb, "--base", "FOLDER", base,
-           "a checkout, build folder or program of moetune; with --metric any folder; default: this one");
+  add_text(
+      verb, "--base", "FOLDER", base,
+      "a checkout, build folder or program of moetune, or with --metric any folder; default: this program and folder");
 }
 
 // Adds the command that a gate launches, and its options.
 template <class Options>
 void add_launches(CLI::App& verb, Options& o) {
-  add_text(verb, "--cases", "CASES|FILE", o.cases, "command lines to run (configs/ci/), in the place of -- VERB");
+  add_text(verb, "--cases", "CASES|FILE", o.cases, "list of command lines to run (configs/ci/), instead of -- VERB");
   add_text(verb, "--metric", "number|gbench|megatron|nemo|megatron-bridge|deepspeed|nsys:RANGE|REGEX", o.metric,
-           "run any command behind --, in the folders; its time is in its output: in lines that are numbers, "
-           "google/benchmark's JSON, Megatron-LM's log, the SQLite export of Nsight Systems that it names, or the "
-           "group of a regular expression");
-  add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit, "of these numbers; 1/s: a rate, more is better; default: s");
+           "run any command after --, in the folders, and read times in its output: lines that are numbers, "
+           "google/benchmark's JSON, a training's log, a range in the SQLite export of Nsight Systems that the output "
+           "names, or the group of a regular expression");
+  add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit,
+           "unit of number and REGEX; 1/s: a rate, more is better; default: s");
   begin_group(verb, kHow);
-  add_text(verb, "--launcher", "WORDS", o.launcher, "what stands before the program: 'mpirun -np 2'");
-  add_number(verb, "--delta", o.delta_percent, "percent that a case must be slower by, at least; default: 3",
-             {0.01, 100});
-  add_number(verb, "--seed", o.seed, "seed of the order of launches, and of what is drawn", {0, 9e18});
-  add_number(verb, "--timeout", o.timeout_s, "seconds a launch may take; default: 20 times the first, at least 60",
-             {0.1, 86400});
+  add_text(verb, "--launcher", "WORDS", o.launcher, "command that starts the program: 'mpirun -np 2'");
+  add_number(verb, "--delta", o.delta_percent, "least slowdown, in percent, that counts; default: 3", {0.01, 100});
+  add_number(verb, "--seed", o.seed, "seed of the random order of launches, and of resampling", {0, 9e18});
+  add_number(verb, "--timeout", o.timeout_s,
+             "longest time of a launch in seconds; default: 20 times the first launch, at least 60", {0.1, 86400});
 }
 
 void add_filter(CLI::App& verb, std::vector<std::string>& filter) {
-  verb.add_option("--filter", filter, "these cases alone: of a parameter, or schedule, one of the values")
+  verb.add_option("--filter", filter, "only cases that have one of the values for each KEY, a parameter or schedule")
       ->type_name("KEY=VALUE[,..]")
       ->delimiter(',');
 }
@@ -534,15 +550,15 @@ VerbCall add_ab(CLI::App& verb, Command&) {
               " --base ../before --head . -- layerbench --cluster host --no-predict --schedule fsmoe "
               "--degree-forward 2 --degree-backward 2");
   add_base(verb, o.base);
-  add_text(verb, "--head", "FOLDER", o.head, "what is compared with it; default: the base");
-  add_text(verb, "--base-flags", "FLAGS", o.base_flags, "added to the command line of the base");
-  add_text(verb, "--head-flags", "FLAGS", o.head_flags, "added to the command line of the head");
+  add_text(verb, "--head", "FOLDER", o.head, "the same for the program to judge; default: the base");
+  add_text(verb, "--base-flags", "FLAGS", o.base_flags, "flags to append to the base's command line");
+  add_text(verb, "--head-flags", "FLAGS", o.head_flags, "flags to append to the head's command line");
   add_launches(verb, o);
   add_floor(verb, o.floor);
-  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none is slower");
+  verb.add_flag("--strict", o.strict, "exit code 5 if a case is ambiguous and none is slower");
   begin_group(verb, kOutput);
   add_records(verb, o.out, "records of all launches; default: results/ab.jsonl");
-  verb.add_flag("--markdown", o.markdown, "a table for a pull request, in the place of text");
+  verb.add_flag("--markdown", o.markdown, "Markdown for a pull request, instead of text");
   add_json(verb, o.json);
   verb.get_option("--markdown")->excludes("--json");
   VerbCall call = planning(options, regress::run_ab);
@@ -557,10 +573,10 @@ VerbCall add_self_test(CLI::App& verb, Command&) {
   add_base(verb, o.base);
   add_launches(verb, o);
   add_number(verb, "--gates", o.gates, "live gates that compare the program with itself; default: 10", {1, 1000});
-  add_number(verb, "--resamples", o.resamples, "gates made of the recorded launches, a row; default: 2000", {1, 1e7});
-  verb.add_flag("--simulate", o.simulate, "launch nothing: the rule beside three others, on made-up machines");
+  add_number(verb, "--resamples", o.resamples, "resampled gates for each row of the table; default: 2000", {1, 1e7});
+  verb.add_flag("--simulate", o.simulate, "launch nothing; compare the rule with three others on simulated machines");
   begin_group(verb, kOutput);
-  add_records(verb, o.out, "records of all launches, and the floor; default: results/self-test.jsonl");
+  add_records(verb, o.out, "records of all launches and of the noise floor; default: results/self-test.jsonl");
   add_json(verb, o.json);
   stands_alone(verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
   VerbCall call = planning(options, regress::run_self_test);
@@ -572,18 +588,18 @@ VerbCall add_compare(CLI::App& verb, Command&) {
   const auto options = std::make_shared<regress::CompareOptions>();
   regress::CompareOptions& o = *options;
   set_example(verb, " before.jsonl after.jsonl");
-  verb.add_option("BASE", o.base, "records, or a folder of them")->type_name("")->required();
-  verb.add_option("HEAD", o.head, "the same of the change")->type_name("")->required();
+  verb.add_option("BASE", o.base, "records before the change: a file, or a folder of files")->type_name("")->required();
+  verb.add_option("HEAD", o.head, "records after the change: a file, or a folder of files")->type_name("")->required();
   add_text(verb, "--metric", "nsys:RANGE", o.metric,
-           "of SQLite exports of Nsight Systems, or folders of them, in the place of records: an NVTX range");
+           "BASE and HEAD are SQLite exports of Nsight Systems instead of records; compare an NVTX range");
   add_filter(verb, o.filter);
   begin_group(verb, kHow);
-  add_text(verb, "--by", "NAME", o.by, "geometric means by a parameter, or schedule");
+  add_text(verb, "--by", "NAME", o.by, "parameter, or schedule, by which cases are grouped for geometric means");
   add_floor(verb, o.floor);
-  verb.add_flag("--strict", o.strict, "exit code 5 where a case is ambiguous and none slower");
+  verb.add_flag("--strict", o.strict, "exit code 5 if a case is ambiguous and none is slower");
   begin_group(verb, kOutput);
-  verb.add_flag("--all", o.all, "cases that are the same too, and every name");
-  verb.add_flag("--markdown", o.markdown, "for the comment of a pull request");
+  verb.add_flag("--all", o.all, "also list unchanged cases, and all names");
+  verb.add_flag("--markdown", o.markdown, "Markdown for a comment on a pull request");
   add_json(verb, o.json);
   for (const char* flag : {"--all", "--markdown"}) verb.get_option("--json")->excludes(verb.get_option(flag));
   return planning(options, regress::run_compare);
@@ -593,12 +609,12 @@ VerbCall add_history(CLI::App& verb, Command&) {
   const auto options = std::make_shared<regress::HistoryOptions>();
   regress::HistoryOptions& o = *options;
   set_example(verb, " results");
-  verb.add_option("DIR", o.folder, "any *.jsonl below it")->type_name("")->required();
+  verb.add_option("DIR", o.folder, "folder with records (*.jsonl), also in subfolders")->type_name("")->required();
   add_filter(verb, o.filter);
   begin_group(verb, kHow);
-  add_text(verb, "--by", "NAME", o.by, "a series of each value of a parameter, schedule or key");
+  add_text(verb, "--by", "NAME", o.by, "parameter, schedule or key by which cases are grouped into series");
   begin_group(verb, kOutput);
-  add_text(verb, "--plot", "FILE", o.plot, "draw the series (.svg, .png)");
+  add_text(verb, "--plot", "FILE", o.plot, "write a picture of the series (.svg, .png)");
   add_json(verb, o.json);
   return planning(options, regress::run_history);
 }
@@ -609,13 +625,13 @@ VerbCall add_report(CLI::App& verb, Command&) {
   const auto options = std::make_shared<report::ReportOptions>();
   report::ReportOptions& o = *options;
   set_example(verb, " results/tune-testbed-b.jsonl --out report.html");
-  verb.add_option("RECORDS", o.records, "files of records, gzipped ones too")->type_name("")->required();
+  verb.add_option("RECORDS", o.records, "files of records, plain or gzipped")->type_name("")->required();
   add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster,
-           "profile that prices the replays; default: what the records' own operations fit, else their cluster");
+           "profile that prices the replays; default: fitted from the records' operations, else their cluster");
   begin_group(verb, kHow);
-  add_number(verb, "--timelines", o.timelines, "layers that the page replays; default: 8", {0, 100});
+  add_number(verb, "--timelines", o.timelines, "number of layers that the page replays; default: 8", {0, 100});
   begin_group(verb, kOutput);
-  add_text(verb, "-o,--out", "FILE", o.out, "the page");
+  add_text(verb, "-o,--out", "FILE", o.out, "file of the page");
   return planning(options, report::run_report);
 }
 

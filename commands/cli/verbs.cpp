@@ -22,21 +22,21 @@ constexpr std::array kVerbs{
     Verb{"simulate", plans, "simulate a layer or a model: timeline, lane loads, bounds, memory", add_simulate},
     Verb{"fit", plans, "fit records of microbench to a cluster profile (alpha, beta, r^2, held-out error)", add_fit},
     Verb{"memory", plans, "estimate the memory of a layer or a model on one rank, and whether it fits", add_memory},
-    Verb{"model", plans, "print what is understood of a model's file: layers, parameters, FLOPs", add_model_verb},
+    Verb{"model", plans, "print a model's file as moetune reads it: layers, parameters, FLOPs", add_model_verb},
     Verb{"placement", plans, "place context-parallel and expert-parallel groups by MoNTA's rule", add_placement},
     Verb{"plannerbench", plans, "measure speed and memory of tuning and simulation", add_plannerbench},
     Verb{"microbench", runs, "time alltoall, allgather, reducescatter, allreduce and gemm", add_microbench},
-    Verb{"layerbench", runs, "run MoE layers under schedules, beside their prediction", add_layerbench},
-    Verb{"modelbench", runs, "train a whole MoE model under schedules, beside its predicted steps", add_modelbench},
+    Verb{"layerbench", runs, "run MoE layers under schedules, and compare times with predictions", add_layerbench},
+    Verb{"modelbench", runs, "train an MoE model under schedules, and compare steps with predictions", add_modelbench},
     Verb{"launch", runs, "start N processes of tune or a bench on this machine", add_launch, kStartsAnother},
     Verb{"reproduce", plans, "compare a paper's table or figure with our numbers", add_reproduce},
-    Verb{"ab", runs, "tell whether one build, or one set of flags, is slower", add_ab, kStartsAnother},
+    Verb{"ab", runs, "find out whether one build, or one set of flags, is slower", add_ab, kStartsAnother},
     Verb{"self-test", runs, "measure how often ab is wrong on this machine", add_self_test, kStartsAnother},
     Verb{"compare", plans, "compare records that were measured before and after a change", add_compare},
     Verb{"history", plans, "find the changes in records of many commits", add_history},
     Verb{"export", plans, "write a profile, records or a plan in other formats, or settings of frameworks", add_export},
     Verb{"import", plans, "read measurements of other tools as records for fit", add_import},
-    Verb{"report", plans, "write records of any verb as one HTML page that opens offline", add_report},
+    Verb{"report", plans, "write records as one HTML page that opens offline", add_report},
 };
 // clang-format on
 
@@ -46,7 +46,7 @@ void add_log(CLI::App& verb, LogLevel& log) {
         flag, [&log, level] { log = level; }, help);
   };
   CLI::Option* quiet = shows("--quiet", LogLevel::errors, "print only errors on stderr: no progress, no warnings");
-  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "also print on stderr what each step decided");
+  CLI::Option* verbose = shows("--verbose", LogLevel::decisions, "also print the decisions of each step on stderr");
   verbose->excludes(quiet);
 }
 
@@ -54,11 +54,11 @@ void add_log(CLI::App& verb, LogLevel& log) {
 void add_common(CLI::App& verb, Command& c) {
   begin_group(verb, kOutput);
   verb.add_flag("--wide", c.wide,
-                "tables with all columns and rows, however wide; default: what COLUMNS or the terminal has");
+                "print tables with all columns and rows; default: limited to the width of COLUMNS or the terminal");
   add_log(verb, c.log);
-  add_bytes(verb, "--max-input", c.most_input, "largest file that is read, uncompressed (512M)");
+  add_bytes(verb, "--max-input", c.most_input, "largest size of an input file, uncompressed; default: 512M");
   verb.set_help_flag();
-  verb.set_help_flag("-h,--help", "print this");
+  verb.set_help_flag("-h,--help", "print this help");
   verb.get_help_ptr()->group(kOutput);
 }
 

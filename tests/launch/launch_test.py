@@ -38,15 +38,15 @@ def layerbench(changed=(), *words):
 
 # By launch itself, before a process starts; then by every process.
 REFUSED = [
-    ([], "found no verb, expected -- VERB"),
-    (["--"], "found no verb, expected -- VERB"),
+    ([], "found no command, expected -- VERB"),
+    (["--"], "found no command, expected -- VERB"),
     (["--", "simulate"], "found 'simulate', expected one of: tune, microbench, layerbench, modelbench"),
     (["--ranks", "0", "--", "layerbench"], "--ranks: found '0'"),
     (["--rank", "2", "--", "layerbench"], "--rank"),
     (["--", "layerbench", "--batch", "x"], "--batch: found 'x'"),
     (["--", "layerbench", "--no-such-flag"], "--no-such-flag"),
     (["--", "layerbench", "--backend", "local"], "--backend: found local"),
-    (["--", "layerbench", "--rank", "1", "--ranks", "2"], "found --rank or --ranks behind the --"),
+    (["--", "layerbench", "--rank", "1", "--ranks", "2"], "found --rank or --ranks after --"),
     (["--ranks", "3", "--", "layerbench", "--ranks-per-node", "2"], "--ranks-per-node: found 2, expected a divisor"),
 ]
 REFUSED_BY_RANKS = [

@@ -337,8 +337,8 @@ class Refuses(Modelbench):
         self.expect_refused("--markov-order: found '5', expected a whole number from 1 to 4", "--markov-order", "5")
 
     def test_what_would_have_no_effect(self):
-        self.expect_refused("--momentum: found --optimizer adamw, expected sgd", "--momentum", "0.5")
-        self.expect_refused("--markov-order: found --text bytes, expected markov", "--text", "bytes", "--markov-order",
+        self.expect_refused("--momentum: found it with --optimizer adamw, expected", "--momentum", "0.5")
+        self.expect_refused("--markov-order: found it with --text bytes, expected", "--text", "bytes", "--markov-order",
                             "2")
         self.expect_refused("--layer", "--layer", "example")
 

@@ -141,9 +141,10 @@ struct Malformed {
 
 TEST_F(Cli, NoFlagTakesAnotherFlagForItsValue) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> rows{
-      {{"simulate", "--cluster=", "--wide"}, "moetune: --cluster: found an empty value, expected one\n"},
-      {{"simulate", "--out=", "--overwrite"}, "moetune: --out: found an empty value, expected one\n"},
-      {{"simulate", "--out", "--overwrite"}, "moetune: --out: found no value before --overwrite, expected one\n"},
+      {{"simulate", "--cluster=", "--wide"}, "moetune: --cluster: found an empty value after =, expected a value\n"},
+      {{"simulate", "--out=", "--overwrite"}, "moetune: --out: found an empty value after =, expected a value\n"},
+      {{"simulate", "--out", "--overwrite"},
+       "moetune: --out: found the flag --overwrite instead of a value, expected a value\n"},
       {{"tune", "--no-verify", "--batch", "1", "--current", "tutel:2,mp"},
        "moetune: --current: found 'mp', expected mp=VALUE\n"}};
   for (const auto& [words, line] : rows) {
@@ -190,7 +191,7 @@ TEST_F(Cli, WhatCannotBeUsedIsOneLineAndExitCode2) {
       {{"list", "shapes", "more"}, {"list: found 'shapes'"}},
       {{"--nosuch"}, {"verb: found '--nosuch', expected one of: list"}},
       {{"--json", "list"}, {"list: found '--json' before it"}},
-      {{"list", "--", "x"}, {"list: found 'x' before it or behind --"}},
+      {{"list", "--", "x"}, {"list: found 'x' outside its flags"}},
       {{"tune", "--output", "x.jsonl"}, {"'--output' is '--out' here"}},
       {{"launch", "--ranks", "2", "tune"}, {"launch: found 'tune', expected -- before"}},
       {{"simulate", "--tp", "2"}, {"--tp", "; '--tp' is '--mp' here"}},
