@@ -75,9 +75,9 @@ void print_text(const MemoryReport& report) {
   if (p.offload != Offload::none)
     fmt::print("{} offloaded: {} of the host's memory\n", name_of(p.offload), human_bytes(estimate_memory(r).host));
   if (const std::vector<std::string> less = smaller(report); !less.empty())
-    fmt::print("{}\n", fitted_line(fmt::format("with less kept: {}", fmt::join(less, "; "))));
+    fmt::print("{}\n", fitted_line(fmt::format("smaller if less is kept: {}", fmt::join(less, "; "))));
   if (!report.capacity_bytes)
-    fmt::print("{} does not say how much memory a rank has: [topology] memory_bytes, or --memory-gib\n",
+    fmt::print("{} has no memory of a rank: set topology.memory_bytes in the profile, or --memory-gib\n",
                report.cluster);
 }
 

@@ -99,10 +99,11 @@ std::vector<double> loads(const LayerCase& shape, int ranks, const std::vector<d
 }  // namespace
 
 void check_flags(const NoiseFlags& flags) {
-  require<BadInput>(!flags.samples || flags.jitter > 0.0,
-                    "--samples: found no --jitter, expected it, because all samples are equal without jitter");
+  require<BadInput>(
+      !flags.samples || flags.jitter > 0.0,
+      "--samples: found it without --jitter, expected both, because all samples are equal without jitter");
   require<BadInput>(!flags.seed || flags.jitter > 0.0 || flags.zipf,
-                    "--seed: found neither --jitter nor --zipf, expected one of them");
+                    "--seed: found it without --jitter or --zipf, expected one of them");
 }
 
 RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, int layers) {

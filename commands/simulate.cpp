@@ -90,7 +90,7 @@ std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first,
   }
   std::string text = fmt::format("\n{}", text_gantt(lanes, gantt_columns()));
   if (shown.size() == static_cast<size_t>(drawn) && shown.size() < fastest_first.size())
-    text += "\nothers are slower, or the same (--gantt all)\n";
+    text += "\nfurther schedules are slower or equal (--gantt all shows them)\n";
   return text;
 }
 
@@ -145,11 +145,13 @@ Json documents_of(const LayerPricer& pricer, const std::vector<SimulatedLayer>& 
 
 void check_one_layer(const SimulateOptions& options) {
   require<BadInput>(!options.partition,
-                    "--partition: found one layer, once, whose gradients its schedule places; expected --model, "
-                    "--layers or --micro-batches with it");
-  require<BadInput>(!options.model.virtual_stages,
-                    "--virtual-stages: found one layer, once; expected --micro-batches N and --layers N with it");
-  require<BadInput>(!options.model.pipeline, "--pipeline: found one layer, once; expected --micro-batches N with it");
+                    "--partition: found it with one layer in one micro-batch, whose schedule places the gradients, "
+                    "expected --model, --layers or --micro-batches");
+  require<BadInput>(
+      !options.model.virtual_stages,
+      "--virtual-stages: found it with one layer in one micro-batch, expected --micro-batches N and --layers N");
+  require<BadInput>(!options.model.pipeline,
+                    "--pipeline: found it with one layer in one micro-batch, expected --micro-batches N");
 }
 
 }  // namespace
@@ -182,7 +184,8 @@ void Refused::require_others(size_t asked) const {
   const std::string who = names.size() == rows_.size() ? "every schedule" : fmt::format("{}", fmt::join(names, ", "));
   const bool all_unpriced =
       std::ranges::all_of(rows_, [](const auto& row) { return row.second.kind == Refusal::Kind::unpriced; });
-  const std::string next = all_unpriced ? "; microbench measures such rows, import takes them from elsewhere" : "";
+  const std::string next =
+      all_unpriced ? "; microbench measures such rows, import reads measurements of other tools" : "";
   throw Unsupported(fmt::format("{}{}{}", asked == 1 ? "" : who + ": ", first.text(), next));
 }
 
@@ -207,9 +210,9 @@ int run_simulate(const SimulateOptions& options) {
   check_one_layer(options);
   const Profile profile = commands::chosen_profile(options.selection);
   const LayerCase shape = commands::framework_model(options.model, options.selection, profile).model.shape;
-  require<BadInput>(shape.parallel.pp == 1, "--pp: found {} stages for one layer, once; expected --layers N with it",
-                    shape.parallel.pp);
-  require<BadInput>(shape.layer.parts == 1, "--parts: found {} for one layer, once; expected --layers N with it",
+  require<BadInput>(shape.parallel.pp == 1,
+                    "--pp: found {} stages for one layer in one micro-batch, expected --layers N", shape.parallel.pp);
+  require<BadInput>(shape.layer.parts == 1, "--parts: found {} for one layer in one micro-batch, expected --layers N",
                     shape.layer.parts);
   const LayerPricer pricer(profile, shape, commands::pricing_of(options.selection));
   const auto chosen = commands::chosen_schedules(options.selection);
@@ -369,9 +372,12 @@ Json to_json(const SimulatedModel& s, const ModelShape& model, const Profile& pr
 int run_simulate_model(const SimulateOptions& options) {
   const commands::ModelFlags& asked = options.model;
   const std::string found = !asked.model.empty() ? "--model" : asked.layers ? "--layers" : "--micro-batches";
-  require<BadInput>(options.out.empty(), "--out: found {} too, expected one layer, once: records are of layers", found);
-  require<BadInput>(!options.drawn, "--gantt: found {} too, expected one layer, once: a model has too many tasks",
-                    found);
+  require<BadInput>(
+      options.out.empty(),
+      "--out: found it with {}, expected one layer in one micro-batch, because simulate only records layers", found);
+  require<BadInput>(
+      !options.drawn,
+      "--gantt: found it with {}, expected one layer in one micro-batch, because a model has too many tasks", found);
   const Profile profile = commands::chosen_profile(options.selection);
   const commands::ChosenModel chosen = commands::framework_model(asked, options.selection, profile);
   const PartitionStrategy& strategy =

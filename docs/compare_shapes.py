@@ -31,7 +31,7 @@ def fastest(program, row, *flags):
             [program, "tune", "--no-verify", "--shape", "auto", "--cluster", row["cluster"], "--model", row["model"],
              "--schedule", "ds-moe", "--json", "--quiet", "--out", f"{scratch}/r.jsonl", *flags],
             capture_output=True, text=True, check=False)
-    if too_large := re.search(r"none of \d+ shapes fits: the least needs ([\d.]+) GiB", ran.stderr):
+    if too_large := re.search(r"none of \d+ shapes fits: the smallest needs ([\d.]+) GiB", ran.stderr):
         return "", None, float(too_large[1])
     if ran.returncode:
         sys.exit(f"{row['model']}: {ran.stderr}")

@@ -35,13 +35,13 @@ Measured measured_in(const std::vector<std::string>& files) {
       if (!shared) measured.cases.push_back(record);
     }
     require<BadInput>(measured.cases.size() > before || of_one_gpu == 0,
-                      "{}: found cases alone whose ranks shared one GPU, expected ranks with a GPU each", file);
+                      "{}: found only cases whose ranks shared one GPU, expected ranks with a GPU each", file);
     require<BadInput>(measured.cases.size() > before, "{}: found no case of an operation, expected records of {}", file,
                       "`moetune microbench` or of `moetune import`");
     if (of_one_gpu > 0)
       log_warning(
-          fmt::format("{}: skipped {}, because their ranks shared one GPU: that is neither a network's time nor a "
-                      "GPU's",
+          fmt::format("{}: skipped {}, because their ranks shared one GPU, whose times are neither a network's "
+                      "nor a GPU's",
                       file, counted(of_one_gpu, "case")));
     measured.source +=
         (measured.source.empty() ? "" : "; ") + fitted_from(file, run.header, measured.cases[before].emulated);
@@ -66,7 +66,8 @@ void take_missing(const FitOptions& options, const std::string& out, Profile& pr
   const Profile other = find_profile(options.compute_from);
   require_other_file(out, {other.file});
   require<BadInput>(!take_computations(profile, other).empty(),
-                    "--compute-from: found {}, which has no row of computations that the records lack", other.name);
+                    "--compute-from: found {}, expected a profile with rows of computations that the records lack",
+                    other.name);
   profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
 }
 
@@ -93,12 +94,12 @@ int run_fit(const FitOptions& options) {
   auto [cases, source] = measured_in(options.records);
   if (!options.network_from.empty())
     std::erase_if(cases, [](const CaseRecord& record) { return record.parameters.has("network"); });
-  require<BadInput>(!cases.empty(), "--network-from: found records of collectives alone, expected computations");
+  require<BadInput>(!cases.empty(), "--network-from: found only records of collectives, expected computations");
   std::string name = options.name;
   if (name.empty()) name = fmt::format("{}{}", cases.front().parameters.text("cluster", cases.front().where), kFitted);
   FittedProfile fitted = fit_profile(cases, name, source);
   require<BadInput>(!fitted.rows.empty() || !options.network_from.empty(),
-                    "{}: found cases of tasks alone, expected some of collectives or compute",
+                    "{}: found only cases of tasks, expected cases of collectives or computations",
                     fmt::join(options.records, ", "));
   const auto is_usable = [](const FittedRow& row) { return !row.unusable; };
   const bool has_tasks = !options.network_from.empty() && !fitted.profile.tasks.empty();

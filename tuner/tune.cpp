@@ -56,7 +56,8 @@ bool asks_one(const TuneOptions& options) {
   const bool states = s.layer.zero || s.layer.recompute || s.layer.offload;
   require<BadInput>(!states || s.grid.empty(),
                     "--zero, --recompute, --offload: found a grid, expected one layer or model");
-  require<BadInput>(!one || s.grid.empty(), "--grid: found {} beside a layer or a model, expected one of them", s.grid);
+  require<BadInput>(!one || s.grid.empty(), "--grid: found {} with a layer or a model, expected only one of them",
+                    s.grid);
   return one;
 }
 

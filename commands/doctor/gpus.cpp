@@ -27,11 +27,11 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
     const char *why, *meaning, *command;
   };
   constexpr std::array kRows{
-      Row{kNvmlHeat | kNvmlHardwareHeat, Level::warn, "too hot", "clocks fall as it gets warm",
+      Row{kNvmlHeat | kNvmlHardwareHeat, Level::warn, "too hot", "the GPU lowers its clocks",
           "nvidia-smi -q -d TEMPERATURE"},
       Row{kNvmlSlowdown | kNvmlPowerBrake, Level::warn, "slowed by the hardware",
           "clocks are halved or worse: power or heat", "nvidia-smi -q -d PERFORMANCE"},
-      Row{kNvmlPowerCap, Level::note, "at its power limit", "clocks follow what kernels draw",
+      Row{kNvmlPowerCap, Level::note, "at its power limit", "clocks depend on the power that kernels draw",
           "nvidia-smi -q -d POWER"},
       Row{kNvmlSyncBoost, Level::note, "in a sync boost group", "the slowest GPU of the group sets the clock", ""},
       Row{kNvmlSetClocks, Level::note, "clocks are set", "steady, but results differ from GPUs with default clocks",
@@ -47,18 +47,21 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
 Findings modes(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
   if (const auto on = nvml_says(nvml.persistence, gpu))
-    all.push_back(*on != 0 ? kGpu(Level::ok, "persistence mode on", "the driver stays loaded")
-                           : kGpu(Level::warn, "persistence mode off", "the driver is loaded anew, clocks start cold",
-                                  "sudo nvidia-smi -pm 1"));
+    all.push_back(*on != 0
+                      ? kGpu(Level::ok, "persistence mode on", "the driver stays loaded")
+                      : kGpu(Level::warn, "persistence mode off",
+                             "each program loads the driver again, and clocks start low", "sudo nvidia-smi -pm 1"));
   unsigned mig = 0, mig_after = 0;
   if (nvml.mig != nullptr && nvml.mig(gpu, &mig, &mig_after) == kNvmlOk)
-    all.push_back(mig != 0 ? kGpu(Level::warn, "MIG on", "a part of a GPU is measured", "sudo nvidia-smi -mig 0")
-                           : kGpu(Level::ok, "MIG off", "the whole GPU"));
+    all.push_back(mig != 0
+                      ? kGpu(Level::warn, "MIG on", "measurements are of a part of the GPU", "sudo nvidia-smi -mig 0")
+                      : kGpu(Level::ok, "MIG off", "the whole GPU"));
   int ecc = 0, ecc_after = 0;
   if (nvml.ecc != nullptr && nvml.ecc(gpu, &ecc, &ecc_after) == kNvmlOk)
-    all.push_back(ecc != 0 ? kGpu(Level::ok, "ECC on", "as data-centre GPUs are compared")
-                           : kGpu(Level::note, "ECC off", "errors of memory pass unseen; some GPUs are faster so",
-                                  "sudo nvidia-smi -e 1"));
+    all.push_back(ecc != 0
+                      ? kGpu(Level::ok, "ECC on", "the usual setting of data-centre GPUs")
+                      : kGpu(Level::note, "ECC off", "memory errors go unnoticed; some GPUs are faster without ECC",
+                             "sudo nvidia-smi -e 1"));
   return all;
 }
 
@@ -68,7 +71,7 @@ Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
   if (limit && usual) {
     const unsigned watt = *limit / 1000, usual_watt = *usual / 1000;
     all.push_back(watt < usual_watt ? kGpu(Level::warn, fmt::format("power limit {} of {} W", watt, usual_watt),
-                                           "clocks fall under load before those of others do",
+                                           "clocks fall under load earlier than on other GPUs",
                                            fmt::format("sudo nvidia-smi -pl {}", usual_watt))
                                     : kGpu(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
   }
@@ -85,7 +88,8 @@ Findings others(const Nvml& nvml, NvmlDevice gpu) {
   const int error = nvml.processes(gpu, &count, nullptr);
   if (error != kNvmlOk && error != kNvmlInsufficientSize) return {};
   if (count == 0) return {kGpu(Level::ok, "no other process", "nothing competes for SMs and memory")};
-  return {kGpu(Level::warn, counted(count, "other process"), "they take SMs, memory and its bandwidth", "nvidia-smi")};
+  return {
+      kGpu(Level::warn, counted(count, "other process"), "they take SMs, memory and memory bandwidth", "nvidia-smi")};
 }
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
@@ -147,24 +151,25 @@ Findings together(const std::vector<Findings>& of_each) {
 Findings of_all(const Nvml& nvml) {
   unsigned count = 0;
   if (nvml.count(&count) != kNvmlOk)
-    return {kGpu(Level::note, "NVML does not count its GPUs", "nothing is known of them")};
+    return {kGpu(Level::note, "NVML does not count its GPUs", "the GPUs are not examined")};
   std::vector<Findings> of_each;
   std::vector<std::string> names;
   for (unsigned i = 0; i < count; ++i) {
     Findings& own = of_each.emplace_back();
     NvmlDevice gpu = nullptr;
     if (nvml.handle(i, &gpu) != kNvmlOk) {
-      own.push_back(kGpu(Level::warn, "does not answer", "it may be lost, or closed to this user", "nvidia-smi"));
+      own.push_back(
+          kGpu(Level::warn, "does not answer", "the GPU may be lost, or this user has no access", "nvidia-smi"));
       continue;
     }
     names.push_back(name(nvml, gpu));
-    own.push_back(kGpu(Level::ok, names.back(), "what NVML calls it"));
+    own.push_back(kGpu(Level::ok, names.back(), "name of the GPU"));
     for (const auto probe : {clocks, modes, power_and_heat, others, pcie, links})
       for (Finding& one : probe(nvml, gpu)) own.push_back(std::move(one));
   }
   Findings all = together(of_each);
   if (std::ranges::adjacent_find(names, std::not_equal_to{}) != names.end())
-    all.push_back(kGpu(Level::warn, "GPUs of different kinds", "the slowest one ends a collective",
+    all.push_back(kGpu(Level::warn, "GPUs of different kinds", "collectives wait for the slowest GPU",
                        fmt::format("CUDA_VISIBLE_DEVICES=... {} VERB", program_word())));
   return all;
 }
@@ -175,8 +180,8 @@ Findings gpu_findings(const Nvml* nvml) {
   if (nvml == nullptr) return {};
   const bool usable = nvml->init != nullptr && nvml->count != nullptr && nvml->handle != nullptr;
   if (const int error = usable ? nvml->init() : -1; error != kNvmlOk)
-    return {kGpu(Level::note, fmt::format("NVML can't be used (error {})", error), "nothing is known of GPUs",
-                 "nvidia-smi")};
+    return {
+        kGpu(Level::note, fmt::format("NVML can't be used (error {})", error), "GPUs are not examined", "nvidia-smi")};
   Findings all = of_all(*nvml);
   if (nvml->shutdown != nullptr) nvml->shutdown();
   return all;

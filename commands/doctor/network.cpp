@@ -27,9 +27,10 @@ Finding interface(const SystemFiles& files, const std::string& name) {
     return kNetwork(Level::note, found, "slow for collectives between nodes",
                     fmt::format("NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... {} VERB", program_word()));
   if (known && mtu && *mtu < kJumbo)
-    return kNetwork(Level::note, found, "small packets, more work a byte; switches must take 9000",
+    return kNetwork(Level::note, found,
+                    "small packets cost more work per byte; MTU 9000 needs switches that support it",
                     fmt::format("sudo ip link set dev {} mtu 9000", name));
-  return kNetwork(Level::ok, found, known ? "as fast as it says" : "a virtual link: the host decides");
+  return kNetwork(Level::ok, found, known ? "full speed" : "a virtual link: the host decides");
 }
 
 Findings interfaces(const SystemFiles& files) {
@@ -65,8 +66,8 @@ Findings fabric(const SystemFiles& files) {
       }
     }
   if (std::ranges::adjacent_find(rates, std::not_equal_to{}) != rates.end())
-    all.push_back(
-        kNetwork(Level::warn, "InfiniBand ports of different rates", "the slowest link ends a collective", "ibstat"));
+    all.push_back(kNetwork(Level::warn, "InfiniBand ports of different rates", "collectives wait for the slowest link",
+                           "ibstat"));
   return all;
 }
 
@@ -75,9 +76,10 @@ Findings gpu_direct(const SystemFiles& files) {
   const std::string modules = fmt::format("\n{}", files.text("/proc/modules").value_or(""));
   for (const char* module : {"nvidia_peermem", "nv_peer_mem"})
     if (modules.find(fmt::format("\n{} ", module)) != std::string::npos)
-      return {kNetwork(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module), "links read GPUs' memory")};
+      return {kNetwork(Level::ok, fmt::format("GPUDirect RDMA: {} is loaded", module),
+                       "network cards access GPU memory directly")};
   return {kNetwork(Level::warn, "GPUDirect RDMA: nvidia_peermem is not loaded",
-                   "over the host's memory, unless NCCL finds DMA-BUF", "sudo modprobe nvidia-peermem")};
+                   "data passes through host memory, unless NCCL uses DMA-BUF", "sudo modprobe nvidia-peermem")};
 }
 
 }  // namespace

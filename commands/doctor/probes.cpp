@@ -34,8 +34,8 @@ Findings clock_findings(const SystemFiles& files, const std::optional<ClockState
     all.push_back(kClock(Level::note, "time is not synchronised", "timelines of several machines can't be compared",
                          "sudo systemctl start chrony"));
   else if (std::abs(clock->offset_s) > kFarOffS)
-    all.push_back(kClock(Level::note, off + " off the time server", "timelines of several machines shift by that",
-                         "chronyc tracking"));
+    all.push_back(kClock(Level::note, off + " off the time server",
+                         "timelines of several machines are shifted by this time", "chronyc tracking"));
   else
     all.push_back(kClock(Level::ok, fmt::format("synchronised, {} off", off),
                          "at most " + human_seconds(clock->most_error_s) + " by the kernel's own estimate"));
@@ -103,24 +103,25 @@ int64_t allowed_cores(const SystemFiles& files) {
 
 Finding affinity(const SystemFiles& files) {
   const int64_t online = online_cores(files), allowed = allowed_cores(files);
-  if (allowed == online) return kCpu(Level::ok, fmt::format("may run on all {} cores", online), "as on the whole");
+  if (allowed == online) return kCpu(Level::ok, fmt::format("may run on all {} cores", online), "the whole machine");
   return kCpu(Level::note, fmt::format("may run on {} of {} cores", allowed, online),
-              "figures are of these cores alone", fmt::format("taskset -c 0-{} {} VERB", online - 1, program_word()));
+              "measurements only cover these cores",
+              fmt::format("taskset -c 0-{} {} VERB", online - 1, program_word()));
 }
 
 Finding quota(const SystemFiles& files) {
   const auto quota = cpu_quota(files);
   const auto allowed = static_cast<double>(allowed_cores(files));
-  if (!quota || *quota >= allowed) return kCpu(Level::ok, "no limit of cores' time", "threads are not stopped");
+  if (!quota || *quota >= allowed) return kCpu(Level::ok, "no CPU quota", "threads are not paused");
   return kCpu(Level::warn, fmt::format("control group: the time of {:.3g} of {} cores", *quota, allowed),
-              "threads are stopped once it is used up, for milliseconds",
+              "threads pause for milliseconds when the quota is used up",
               "docker update --cpus N CONTAINER  (Kubernetes: limits.cpu; systemd: CPUQuota=)");
 }
 
 Finding guest(const SystemFiles& files) {
   const auto flags = words_in(value_of_key(files.text("/proc/cpuinfo").value_or(""), "flags").value_or(""));
   if (std::ranges::find(flags, "hypervisor") == flags.end() && !files.has("/sys/hypervisor/type"))
-    return kCpu(Level::ok, "no virtual machine that shows", "nobody else has these cores");
+    return kCpu(Level::ok, "no sign of a virtual machine", "no other guest shares these cores");
   return kCpu(Level::note, "a virtual machine", "its host may give cores and links to others");
 }
 
@@ -130,8 +131,8 @@ Finding container(const SystemFiles& files) {
                       files.has("/run/systemd/container") ||
                       std::ranges::any_of(std::initializer_list<const char*>{"docker", "kubepods", "containerd", "lxc"},
                                           [&](const char* name) { return groups.find(name) != std::string::npos; });
-  if (!inside) return kCpu(Level::ok, "no container that shows", "all that runs here is seen");
-  return kCpu(Level::note, "a container", "what runs outside takes time, and is not seen from here");
+  if (!inside) return kCpu(Level::ok, "no sign of a container", "all processes of the machine are visible");
+  return kCpu(Level::note, "a container", "processes outside of it take time, but are not visible");
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ Findings cpu_findings(const SystemFiles& files) {
 
 namespace {
 
-constexpr double kBusyShare = 0.05;                         // share of all cores that affects a measurement
+constexpr double kBusyShare = 0.05;                         // share of all cores that disturbs a measurement
 constexpr double kStolenShare = 0.005;                      // the same for stolen time
 constexpr double kBusyProcess = 0.05, kHeavyProgram = 0.2;  // shares of one core
 constexpr double kPressure = 0.01, kHighPressure = 0.05;    // shares of the time
@@ -205,7 +206,7 @@ std::vector<Program> busiest(const Processes& before, const Processes& after, do
 }
 
 Finding processes_finding(const std::vector<Program>& busy) {
-  if (busy.empty()) return kLoad(Level::ok, "no busy process", "nothing that is seen competes");
+  if (busy.empty()) return kLoad(Level::ok, "no busy process", "no visible process competes for the cores");
   std::string text;
   for (size_t i = 0; i < std::min(busy.size(), kShownPrograms); ++i)
     text += fmt::format("{}{}{} {:.0f} %", i > 0 ? ", " : "",
@@ -213,7 +214,7 @@ Finding processes_finding(const std::vector<Program>& busy) {
                         100 * busy[i].cores);
   if (busy.size() > kShownPrograms) text += ", ...";
   return kLoad(busy.front().cores >= kHeavyProgram ? Level::warn : Level::note, "of a core: " + text,
-               "others take cores, caches and memory's bandwidth", "top");
+               "other programs take cores, caches and memory bandwidth", "top");
 }
 
 Findings times(const CpuTimes& before, const CpuTimes& after) {
@@ -226,10 +227,10 @@ Findings times(const CpuTimes& before, const CpuTimes& after) {
                     : kLoad(Level::ok, fmt::format("{:.1f} % of all cores busy", 100 * busy), "the cores are free"));
   all.push_back(stolen > kStolenShare
                     ? kLoad(Level::warn, fmt::format("{:.1f} % of the time stolen", 100 * stolen),
-                            "the host gave cores to others: times too long, at random",
-                            "ask for a machine, or cores, of one's own")
+                            "the host gave cores to other guests, so some times are too long",
+                            "ask for a dedicated machine or dedicated cores")
                     : kLoad(Level::ok, fmt::format("{:.1f} % of the time stolen", 100 * std::max(stolen, 0.0)),
-                            "the host lets it run"));
+                            "the host gives it all of the time"));
   return all;
 }
 
@@ -238,8 +239,8 @@ Findings pressures(const SystemFiles& files) {
     const char *resource, *meaning;
   };
   constexpr Row kRows[] = {{"cpu", "threads wait for a core"},
-                           {"memory", "threads wait for pages that were pushed out"},
-                           {"io", "something waits for the disk"}};
+                           {"memory", "threads wait for pages that were reclaimed"},
+                           {"io", "threads wait for the disk"}};
   Findings all;
   for (const auto& [resource, meaning] : kRows)
     if (const auto share = pressure_of(files, resource))
@@ -271,7 +272,7 @@ Findings load_findings(const SystemFiles& files, const std::function<void()>& wa
   wait();
   const auto after = cpu_times(files);
   if (!before || !after || !(after->total() > before->total())) {
-    all.push_back(kLoad(Level::note, "times of the cores are not told", "noise of others can't be seen here"));
+    all.push_back(kLoad(Level::note, "busy times of cores are unknown", "load by other programs is not detected"));
     return all;
   }
   const double ticks = (after->total() - before->total()) / static_cast<double>(online_cores(files));
@@ -292,7 +293,7 @@ Findings left(const SystemFiles& files) {
   if (!total || !free || *total <= 0) return {};
   const std::string found = fmt::format("{} of {} free", human_bytes(*free), human_bytes(*total));
   if (*free < kLittleLeft * *total)
-    return {kMemory(Level::warn, found, "layers may not fit, and pages are reclaimed meanwhile",
+    return {kMemory(Level::warn, found, "layers may not fit, and pages are reclaimed during runs",
                     "ps -eo rss,comm --sort -rss | head")};
   return {kMemory(Level::ok, found, "nothing has to be reclaimed")};
 }
@@ -300,14 +301,14 @@ Findings left(const SystemFiles& files) {
 Findings limit(const SystemFiles& files) {
   const auto limit = memory_limit(files);
   if (!limit || limit->limit_bytes >= memory_bytes(files, "MemTotal").value_or(limit->limit_bytes + 1))
-    return {kMemory(Level::ok, "no limit of memory", "all of the machine's")};
+    return {kMemory(Level::ok, "no memory limit", "all of the machine's memory")};
   const double free = limit->limit_bytes - limit->used_bytes;
   const std::string found = fmt::format("control group: at most {}, {} used", human_bytes(limit->limit_bytes),
                                         human_bytes(limit->used_bytes));
   if (free < kLittleLeft * limit->limit_bytes)
-    return {kMemory(Level::warn, found, "what takes more is killed; near it pages are reclaimed",
+    return {kMemory(Level::warn, found, "programs that exceed it are killed; near the limit, pages are reclaimed",
                     "docker update --memory N CONTAINER  (Kubernetes: limits.memory; systemd: MemoryMax=)")};
-  return {kMemory(Level::note, found, "what takes more is killed")};
+  return {kMemory(Level::note, found, "programs that exceed it are killed")};
 }
 
 Findings swap(const SystemFiles& files) {
@@ -333,12 +334,14 @@ Findings huge_pages(const SystemFiles& files) {
   Findings all;
   if (enabled == "always")
     all.push_back(kMemory(Level::note, "transparent huge pages: always",
-                          "large tensors gain; a daemon moves pages meanwhile",
+                          "large tensors gain, but a daemon moves pages during runs",
                           "echo madvise | sudo tee " + folder + "enabled"));
   else
-    all.push_back(kMemory(Level::ok, "transparent huge pages: " + enabled, "only where a program asks, if at all"));
+    all.push_back(
+        kMemory(Level::ok, "transparent huge pages: " + enabled, "only for programs that ask for them, if at all"));
   if (enabled != "never" && defrag == "always")
-    all.push_back(kMemory(Level::note, "huge pages: defrag always", "an allocation may wait until pages were moved",
+    all.push_back(kMemory(Level::note, "huge pages: defrag always",
+                          "an allocation may wait until pages have been moved",
                           "echo madvise | sudo tee " + folder + "defrag"));
   return all;
 }
@@ -364,24 +367,24 @@ constexpr Level kWarn = Level::warn;
 // Variables in the documentation of NCCL, PyTorch, CUDA, OpenMP, GNU's and Intel's OpenMP, MKL, oneDNN and glibc.
 constexpr std::array kVariables{
     Variable{"NCCL_DEBUG", "NCCL writes a log while it works", kWarn, " VERSION WARN "},
-    Variable{"NCCL_DEBUG_SUBSYS", "what NCCL's log is of"},
-    Variable{"NCCL_DEBUG_FILE", "where NCCL's log goes"},
+    Variable{"NCCL_DEBUG_SUBSYS", "parts of NCCL that are logged"},
+    Variable{"NCCL_DEBUG_FILE", "file of NCCL's log"},
     Variable{"NCCL_CHECK_POINTERS", "every call checks its pointers", kWarn, " 0 "},
     Variable{"NCCL_LAUNCH_MODE", "how kernels of several GPUs are launched"},
-    Variable{"NCCL_P2P_DISABLE", "GPUs exchange over the host's memory, not NVLink or PCIe", kWarn, " 0 "},
+    Variable{"NCCL_P2P_DISABLE", "GPUs exchange through host memory, not by NVLink or PCIe", kWarn, " 0 "},
     Variable{"NCCL_P2P_LEVEL", "how near GPUs must be to exchange directly"},
-    Variable{"NCCL_SHM_DISABLE", "no shared memory inside a node: over the network", kWarn, " 0 "},
-    Variable{"NCCL_IB_DISABLE", "no InfiniBand or RoCE: over TCP", kWarn, " 0 "},
+    Variable{"NCCL_SHM_DISABLE", "ranks of a node exchange over the network, not by shared memory", kWarn, " 0 "},
+    Variable{"NCCL_IB_DISABLE", "TCP instead of InfiniBand or RoCE", kWarn, " 0 "},
     Variable{"NCCL_NET_GDR_LEVEL", "how near a GPU and a network card must be for GPUDirect"},
     Variable{"NCCL_NET", "which network NCCL uses"},
     Variable{"NCCL_SOCKET_IFNAME", "which interfaces NCCL uses"},
     Variable{"NCCL_SOCKET_NTHREADS", "threads per TCP connection"},
     Variable{"NCCL_NSOCKS_PERTHREAD", "sockets per thread"},
     Variable{"NCCL_IB_HCA", "which InfiniBand devices NCCL uses"},
-    Variable{"NCCL_IB_GID_INDEX", "which address of a RoCE device"},
+    Variable{"NCCL_IB_GID_INDEX", "index of a RoCE device's address"},
     Variable{"NCCL_IB_TC", "traffic class of packets"},
     Variable{"NCCL_IB_QPS_PER_CONNECTION", "queue pairs per connection"},
-    Variable{"NCCL_CROSS_NIC", "whether rings may leave by another card than they came"},
+    Variable{"NCCL_CROSS_NIC", "whether a ring may send and receive by different network cards"},
     Variable{"NCCL_ALGO", "NCCL does not choose ring or tree by size"},
     Variable{"NCCL_PROTO", "NCCL does not choose its protocol by size"},
     Variable{"NCCL_MAX_CTAS", "most SMs that communication may use"},
@@ -390,16 +393,16 @@ constexpr std::array kVariables{
     Variable{"NCCL_MIN_NCHANNELS", "fewest channels, one SM each"},
     Variable{"NCCL_NTHREADS", "threads per block of NCCL's kernels"},
     Variable{"NCCL_BUFFSIZE", "bytes of the buffers between two GPUs"},
-    Variable{"NCCL_TOPO_FILE", "NCCL takes the machine to be what a file says"},
-    Variable{"NCCL_NVLS_ENABLE", "whether NVSwitch sums (NVLink SHARP)"},
-    Variable{"NCCL_COLLNET_ENABLE", "whether switches of the network sum (SHARP)"},
-    Variable{"NCCL_CUMEM_ENABLE", "how NCCL takes memory"},
+    Variable{"NCCL_TOPO_FILE", "NCCL reads the machine's topology from a file"},
+    Variable{"NCCL_NVLS_ENABLE", "whether NVSwitch computes sums (NVLink SHARP)"},
+    Variable{"NCCL_COLLNET_ENABLE", "whether network switches compute sums (SHARP)"},
+    Variable{"NCCL_CUMEM_ENABLE", "how NCCL allocates memory"},
     Variable{"TORCH_NCCL_BLOCKING_WAIT", "waiting blocks the thread", kWarn, " 0 "},
     Variable{"TORCH_DISTRIBUTED_DEBUG", "every collective is checked or logged", kWarn, " OFF "},
     Variable{"TORCH_CPP_LOG_LEVEL", "LibTorch writes a log", kWarn, " WARNING ERROR FATAL "},
     Variable{"CUDA_LAUNCH_BLOCKING", "every launch waits for its kernel: nothing overlaps", kWarn, " 0 "},
     Variable{"CUDA_DEVICE_MAX_CONNECTIONS", "1: kernels of all streams start in order of launch"},
-    Variable{"CUDA_VISIBLE_DEVICES", "which GPUs there are"},
+    Variable{"CUDA_VISIBLE_DEVICES", "which GPUs are visible"},
     Variable{"NVIDIA_TF32_OVERRIDE", "0: float32 GEMMs never take TF32"},
     Variable{"GLOO_SOCKET_IFNAME", "which interface Gloo uses"},
     Variable{"OMP_NUM_THREADS", "threads of a rank"},
@@ -407,7 +410,7 @@ constexpr std::array kVariables{
     Variable{"OMP_PROC_BIND", "whether threads stay on their cores"},
     Variable{"OMP_PLACES", "which cores threads stay on"},
     Variable{"OMP_WAIT_POLICY", "whether idle threads spin or sleep"},
-    Variable{"OMP_SCHEDULE", "how loops are cut"},
+    Variable{"OMP_SCHEDULE", "how loops are divided among threads"},
     Variable{"OMP_DISPLAY_ENV", "OpenMP prints its settings once", Level::ok},
     Variable{"GOMP_CPU_AFFINITY", "which cores threads stay on"},
     Variable{"GOMP_SPINCOUNT", "how long idle threads spin"},
@@ -416,11 +419,11 @@ constexpr std::array kVariables{
     Variable{"MKL_NUM_THREADS", "threads of MKL"},
     Variable{"MKL_DYNAMIC", "whether MKL may take fewer threads"},
     Variable{"MKL_VERBOSE", "MKL times and logs every call", kWarn, " 0 "},
-    Variable{"MKL_CBWR", "MKL gives up speed for equal results"},
-    Variable{"MKL_ENABLE_INSTRUCTIONS", "MKL leaves instructions unused"},
+    Variable{"MKL_CBWR", "MKL prefers reproducible results to speed"},
+    Variable{"MKL_ENABLE_INSTRUCTIONS", "MKL does not use all CPU instructions"},
     Variable{"DNNL_VERBOSE", "oneDNN logs every call", kWarn, " 0 none "},
     Variable{"ONEDNN_VERBOSE", "oneDNN logs every call", kWarn, " 0 none "},
-    Variable{"ONEDNN_MAX_CPU_ISA", "oneDNN leaves instructions unused"},
+    Variable{"ONEDNN_MAX_CPU_ISA", "oneDNN does not use all CPU instructions"},
     Variable{"OPENBLAS_NUM_THREADS", "threads of OpenBLAS"},
     Variable{"MALLOC_ARENA_MAX", "threads share arenas of memory"},
 };
@@ -445,7 +448,7 @@ Findings variable_findings(const Environment& environment) {
     const bool family = std::ranges::any_of(kFamilies, [&, &of = name](auto start) { return of.starts_with(start); });
     if (known == kVariables.end() && !family) continue;
     Finding finding{Level::note, "variable", fmt::format("{} {}", name, shown_value(value)),
-                    "not known here: see its documentation", "unset " + name};
+                    "an unknown variable; see the library's documentation", "unset " + name};
     if (known != kVariables.end()) {
       const bool harmless = known->harmless.find(fmt::format(" {} ", value)) != std::string_view::npos;
       finding.level = harmless ? Level::ok : known->level;
@@ -454,7 +457,8 @@ Findings variable_findings(const Environment& environment) {
     if (finding.level != kWarn) finding.command.clear();  // possibly chosen on purpose
     all.push_back(std::move(finding));
   }
-  if (all.empty()) all.push_back({Level::ok, "variable", "no variable that changes speed", "libraries choose"});
+  if (all.empty())
+    all.push_back({Level::ok, "variable", "no variable that changes speed", "libraries use their defaults"});
   return all;
 }
 

@@ -47,11 +47,12 @@ std::string text_of(const Report& report, bool all) {
   }
   std::string text =
       fmt::format("machine {}: {}\n", report.machine.text("fingerprint", "machine"), described(report.machine));
-  text += fmt::format("{} to warn of, {} to note, {} ok{}\n\n", count(report, Level::warn), count(report, Level::note),
+  text += fmt::format("warnings: {}, notes: {}, ok: {}{}\n\n", count(report, Level::warn), count(report, Level::note),
                       count(report, Level::ok), all ? "" : " (--all shows them)");
   if (!table.empty()) text += table.text();
   if (hidden > 0) text += fmt::format("  and {} more (--all)\n", hidden);
-  if (!commands.empty()) text += "\nwhat you could run to change or see it (nothing of it was run):\n\n" + commands;
+  if (!commands.empty())
+    text += "\ncommands that change or show these conditions (none of them was run):\n\n" + commands;
   return text;
 }
 

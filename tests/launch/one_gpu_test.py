@@ -63,10 +63,10 @@ class OneGpu(unittest.TestCase):
             fit = subprocess.run([PROGRAM, "fit", "--records", "r.jsonl"], cwd=run.folder, capture_output=True,
                                  text=True)
             self.assertEqual(fit.returncode, 2, fit.stderr)
-            self.assertIn("found collectives alone whose ranks shared one GPU", fit.stderr)
+            self.assertIn("found only cases whose ranks shared one GPU", fit.stderr)
         with started(2, "tune") as run:
             self.assertEqual(run.wait(LIMIT_S), 2, run.lines)
-            self.assertIn("found ranks that share a GPU, whose times are no network's", "\n".join(run.lines))
+            self.assertIn("found ranks that share a GPU and so use no network", "\n".join(run.lines))
 
     def test_layers(self):
         for ranks in (2, 4):

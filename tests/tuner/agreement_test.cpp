@@ -119,8 +119,9 @@ TEST(Agreement, NoFigureCountsARunThatIsNotSound) {
   EXPECT_EQ(all.choice.mean, kept.choice.mean);
   EXPECT_EQ(all.best_measured.layers, 0);
   EXPECT_EQ(measured_schedule(outcomes, "fsmoe").layers, 1);
-  EXPECT_EQ(all.left_out, (std::map<std::string, int>{{"invalid: too many tasks outlasted their modelled time", 3},
-                                                      {"unsupported: no", 1}}));
+  EXPECT_EQ(all.left_out,
+            (std::map<std::string, int>{{"invalid: too many tasks took longer than their modelled time", 3},
+                                        {"unsupported: no", 1}}));
   EXPECT_TRUE(kept.left_out.empty());
 }
 

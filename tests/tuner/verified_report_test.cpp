@@ -60,7 +60,7 @@ TEST(VerifiedReport, TellsRunsOnSlowCoresFromTheOthers) {
   slow.summary.set("total_s", 3.0);
   slow.summary.set("core_slowdown", 1.5);
   const std::string text = said_of(results);
-  EXPECT_NE(text.find("1 of 6 runs were timed on slow cores: a probe took up to 1.50 times its best so far"),
+  EXPECT_NE(text.find("1 of 6 runs were timed on slow cores: a probe took up to 1.50 times its best time"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("50.00 % at worst"), std::string::npos) << text;
@@ -83,7 +83,7 @@ TEST(VerifiedReport, JsonHasTheSameFigures) {
   EXPECT_EQ(json["doubtful"], false);
   EXPECT_EQ(json["ranking_pairs"], 1);
   EXPECT_EQ(json["worst_error"], 0.0);
-  EXPECT_EQ(json["left_out"]["invalid: too many tasks outlasted their modelled time"], 2);
+  EXPECT_EQ(json["left_out"]["invalid: too many tasks took longer than their modelled time"], 2);
   EXPECT_EQ(json["verified"][5]["measured_s"], 99.0) << "what was measured is still there";
 }
 

@@ -103,7 +103,7 @@ std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows) {
   std::vector<std::pair<std::string, std::vector<std::string_view>>> names_by_reason;
   for (const RankedSchedule& row : rows) {
     if (row.is_usable()) continue;
-    const bool of_schedule = row.refusal->subject.starts_with("schedule ");  // or one of its variants
+    const bool of_schedule = row.refusal->subject.starts_with("schedule ");  // the schedule or one of its variants
     std::string reason = of_schedule ? row.refusal->brief() : row.refusal->text();
     const auto known = std::ranges::find(names_by_reason, reason, [](const auto& r) { return r.first; });
     if (known == names_by_reason.end())
@@ -122,7 +122,7 @@ const RankedSchedule& recommended(const Answer& answer) {
   const bool larger_groups =
       answer.shapes == nullptr && first.refusal && first.refusal->kind == Refusal::Kind::too_large;
   require<Unsupported>(first.is_usable(), "{}{}", fmt::join(refusals_of(answer.ranking), "; "),
-                       larger_groups ? "; --shape auto looks for groups that hold it" : "");
+                       larger_groups ? "; --shape auto searches groups in which it fits" : "");
   const RankedSchedule* best = &first;
   for (const RankedSchedule& row : answer.ranking)
     if (row.is_usable() && !same_time(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
@@ -141,16 +141,17 @@ std::string far_off_text(const Answer& answer) {
   const CaseRecord& farthest = *farthest_off(answer);
   if (error_of(farthest) < 0 && answer.prices_slowdown - 1 > worst / 2)
     return fmt::format(
-        "runs are up to {:.0f} % off: while prices were measured, a probe of a core took {:.2f} times "
-        "its best since; measure again",
+        "runs are up to {:.0f} % off: while prices were measured, cores were slow (a probe took {:.2f} times "
+        "its best time since then); measure again",
         100 * worst, answer.prices_slowdown);
   const double slowdown = core_slowdown(farthest);
   if (error_of(farthest) > 0 && slowdown - 1 > worst / 2)
-    return fmt::format("runs are up to {:.0f} % off: meanwhile a probe of a core took {:.2f} times its best",
-                       100 * worst, slowdown);
+    return fmt::format(
+        "runs are up to {:.0f} % off: cores were slow during runs (a probe took {:.2f} times its best time)",
+        100 * worst, slowdown);
   return fmt::format(
-      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them ({} doctor says more)", 100 * worst,
-      program_word());
+      "runs are up to {:.0f} % off: ranks may share cores, or other load slows them ({} doctor finds causes)",
+      100 * worst, program_word());
 }
 
 bool doubtful(const Answer& answer) {

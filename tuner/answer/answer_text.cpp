@@ -88,10 +88,10 @@ Safety safety_of(const Answer& answer, const RankedSchedule& use) {
   const double margin = second ? second->total_s() / first.total_s() - 1 : 0;
   const std::string behind =
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
-             : "no other schedule takes another time";
+             : "all other schedules take the same time";
   if (answer.no_trials) return {"", {behind, *answer.no_trials}};
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
-  if (!any_ran) return {"", {behind, "no run kept its pace or ended, so nothing checks the predictions"}};
+  if (!any_ran) return {"", {behind, "no run succeeded, so the predictions are unchecked"}};
   const double worst = worst_error(answer);
   const auto verdict = [&](bool safe) { return worst > kFarOff ? "no" : safe ? "yes" : "within the error"; };
   const std::string off = fmt::format("predictions are up to {:.1f} % off", 100 * worst);
@@ -212,12 +212,11 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
     lines.push_back(fmt::format("planned as attention over all tokens: {}", fmt::join(replaced, ", ")));
   if (shaped) lines.push_back(describe_shape(answer.chosen->model));
   if (!answer.defaults.empty())
-    lines.push_back(
-        fmt::format("by default: {}; as papers plan: --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
+    lines.push_back(fmt::format("defaults: {}; papers use --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
   lines.push_back(fmt::format("{}; a rank needs {}{}{}{}", answer.place, human_bytes(use.memory_bytes),
                               has ? fmt::format(" of {}", human_bytes(*has)) : "",
                               kept_as_text(answer.chosen->model.shape.parallel.trainer),
-                              answer.emulated ? "; every run below is of an emulation" : ""));
+                              answer.emulated ? "; every run below is emulated" : ""));
   return lines;
 }
 
@@ -307,7 +306,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 
 std::string text_of(const Answer& answer) {
   if (answer.top > 0) return fitted_text(text_with(answer, {.rows = answer.top}), kIndent.size());
-  // Lists what is left out first where there is much to say.
+  // Levels of detail, from the longest answer to the shortest; the first one that fits is used.
   constexpr std::array<Detail, 11> kDetails{{{.all = false, .rows = 3},
                                              {.all = false, .rows = 3, .blanks = false},
                                              {.all = false, .rows = 3, .baselines = false, .blanks = false},
@@ -378,7 +377,7 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const CaseRecord* ran = trial_of(answer, use.schedule->name);
   if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
-    notes.push_back(fmt::format("runs are of {} of {}'s {}: the rest is priced", three_digits(predicted_s(*ran)),
+    notes.push_back(fmt::format("runs cover {} of {}'s {}; the rest is only priced", three_digits(predicted_s(*ran)),
                                 use.schedule->name, three_digits(use.total_s())));
   if (!answer.current) return notes;
   const auto add = [&](const std::string& note) {
@@ -400,11 +399,12 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
   if (detail.all) {
     if (!text.empty()) text += '\n';
     if (refused > 0)
-      text += fmt::format("  and {} that can't be used here:\n    {}\n", refused,
+      text += fmt::format("  and {} that cannot be used here:\n    {}\n", refused,
                           fmt::join(refusals_of(answer.ranking), "\n    "));
   } else {
     if (refused > 0 && !detail.brief)
-      text += fmt::format("{} {} that can't be used here (--all says why)", text.empty() ? "  and" : ",", refused);
+      text += fmt::format("{} {} that cannot be used here (reasons: --all)", text.empty() ? "  and" : ",",
+                          refused);
     if (!text.empty()) text += '\n';
   }
   for (const std::string& note : ranking_notes(answer)) text += fmt::format("  {}\n", note);
@@ -524,7 +524,7 @@ std::string counts_of(const FoundShapes& found) {
   for (size_t i = 0; i < std::min(kReasons, found.refusals.size()); ++i)
     text += fmt::format("\n       {:6}  {}", found.refusals[i].second, found.refusals[i].first.brief());
   if (found.refusals.size() > kReasons)
-    text += fmt::format("\n       and more, for reasons that --json lists: {}", found.refusals.size() - kReasons);
+    text += fmt::format("\n       and {} further reasons (--json lists them)", found.refusals.size() - kReasons);
   return text;
 }
 
@@ -570,7 +570,7 @@ std::vector<std::string> search_items(const FoundShapes& found, bool tight) {
       fmt::format("of {} shapes of a global batch of {} none that fits and has a price is {}faster", found.shapes,
                   found.global_batch, found.gap() <= 0 ? "" : fmt::format("more than {:.1f} % ", 100 * found.gap()))};
   if (found.staged_iterations)
-    items.push_back(fmt::format("wave on several stages: planned for {} of them alone", *found.staged_iterations));
+    items.push_back(fmt::format("wave on several stages: only planned for {} shapes", *found.staged_iterations));
   items.push_back(fmt::format("left out: {} too large, {} slower by their bound", found.too_large, found.ruled_out));
   if (found.not_reached > 0)
     items.back() += fmt::format(", {} not reached in time{}", found.not_reached,

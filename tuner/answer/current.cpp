@@ -119,7 +119,8 @@ std::vector<Change> changes() {
           pair(&P::cp, &P::mp)};
 }
 
-// Returns what the framework of the user's file runs best; null: nothing, no file, or the answer is for one framework.
+// Returns the best plan of the framework of the user's file; null if it runs nothing, if there is no file, or if the
+// answer is for one framework.
 const RankedShape* best_of_file(const Answer& answer) {
   if (answer.framework != nullptr || !answer.own->file) return nullptr;
   const auto plans = std::ranges::find(answer.of_frameworks, answer.own->file->framework, &FrameworkPlans::framework);
@@ -257,7 +258,7 @@ class Way {
   }
 
   const Answer& answer_;
-  const commands::Framework* framework_ = nullptr;  // whose settings the changes are; null: any
+  const commands::Framework* framework_ = nullptr;  // framework whose settings may change; null: any
   const PricingOptions pricing_;
   Profile unlimited_;
   int64_t samples_ = 1;
@@ -292,12 +293,12 @@ std::string changes_text(const LayoutStep& step) {
 struct StepTime {
   double step_s = 0;  // median
   size_t steps = 0;
-  std::vector<std::pair<size_t, double>> outliers = {};  // which one, from 0 on, and its seconds
-  std::optional<double> flops_per_s = {};                // of a GPU, as the log counts them, median
+  std::vector<std::pair<size_t, double>> outliers = {};  // index from 0, and seconds
+  std::optional<double> flops_per_s = {};                // median FLOP/s of a GPU in the log; none: not in the log
 };
 
-// Steps farther from the quartiles than three times the distance of these (Tukey, Exploratory Data Analysis, 1977, "far
-// out") are outliers.
+// Outliers are steps whose distance to the nearest quartile exceeds three times the interquartile range (Tukey,
+// Exploratory Data Analysis, 1977, "far out").
 std::optional<StepTime> step_time_of(const Answer& answer) {
   if (!answer.own->measured) return std::nullopt;
   const auto& [seconds, is_per_sample, flops_per_s] = *answer.own->measured;
@@ -310,13 +311,14 @@ std::optional<StepTime> step_time_of(const Answer& answer) {
   return measured;
 }
 
-// Returns the measured seconds that a layout saves which is predicted faster: those of the prediction, while the rest
-// of the measured time stays; of a prediction that is too slow in its proportion.
+// Returns the estimated saving in measured seconds of a faster layout. If the measured time exceeds the prediction, it
+// is the predicted saving, because the unexplained time stays; else the predicted saving is scaled by measured /
+// predicted.
 double saved_s(const StepTime& measured, double predicted_s, double after_s) {
   return (predicted_s - after_s) * std::min(1.0, measured.step_s / predicted_s);
 }
 
-// Returns the change to begin with; null: no change alone is predicted faster than the user's layout.
+// Returns the first change of the walk if it alone is predicted faster than the user's layout; else null.
 const LayoutStep* first_change(const Walk& walk) {
   if (walk.steps.empty() || seconds_of(walk.steps.front().layout) >= seconds_of(walk.own)) return nullptr;
   return &walk.steps.front();
@@ -325,13 +327,13 @@ const LayoutStep* first_change(const Walk& walk) {
 /// A log's FLOPs of a GPU a second, beside those of the prediction by the same formula, Megatron's.
 struct LogRates {
   double log = 0, predicted = 0;
-  double ratio = 1;  // FLOPs of a step, as the log counts them over the formula's
+  double ratio = 1;  // FLOPs of a step: the log's count over the formula's
   bool counts_masked = false;
   bool is_same() const { return std::abs(ratio - 1) <= 0.02; }
 };
 
-// The formula of older releases is taken if it is the log's, and the other is not. None: the log says no such rate, or
-// nothing is known of the model but its layers.
+// Compares the log's FLOP/s with those of Megatron's formula. Uses the formula of older releases if only that one
+// agrees with the log. None if the log has no FLOP/s, or if only the model's layers are known.
 std::optional<LogRates> log_rates(const Answer& answer, const StepTime& measured) {
   if (!measured.flops_per_s || answer.chosen->name.empty()) return std::nullopt;
   commands::ChosenModel own = *answer.chosen;
@@ -379,7 +381,7 @@ std::vector<std::string> measured_lines(const Answer& answer) {
   };
   std::vector<std::string> saves;
   if (const LayoutStep* first = first_change(*answer.walk))
-    saves.push_back(fmt::format("change 1, to begin with, saves {}", saved(*first)));
+    saves.push_back(fmt::format("change 1 alone saves {}", saved(*first)));
   if (steps.size() > 1) saves.push_back(fmt::format("all save {}", saved(steps.back())));
   const std::string rest = ratio > 1 ? fmt::format("the other {} stay", three_digits(measured->step_s - predicted_s))
                                      : "the prediction is too slow by one factor";
@@ -422,11 +424,12 @@ std::vector<std::string> file_lines(const Answer& answer) {
   if (!file) return {};
   std::vector<std::string> lines;
   if (!file->defaults.empty())
-    lines.push_back(fmt::format("by default of {}: {}", file->format->name, fmt::join(defaults_of(*file), " ")));
+    lines.push_back(fmt::format("defaults of {}: {}", file->format->name, fmt::join(defaults_of(*file), " ")));
   if (!file->unplanned.empty())
-    lines.push_back(fmt::format("not planned, timed as without: {}", fmt::join(file->unplanned, ", ")));
+    lines.push_back(
+        fmt::format("features that plans lack (times are without them): {}", fmt::join(file->unplanned, ", ")));
   if (const std::vector<std::string> sizes = other_sizes(answer); !sizes.empty())
-    lines.push_back(fmt::format("another model than the file's (planned): {}", fmt::join(sizes, ", ")));
+    lines.push_back(fmt::format("the file's model differs (planned sizes in brackets): {}", fmt::join(sizes, ", ")));
   return lines;
 }
 
@@ -458,13 +461,13 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   std::vector<std::string> lines{fmt::format("{} at {}, {}: {}, {:.3f}x the best", own.plan.best.schedule->name,
                                              degrees_text(own.plan.best), layout, three_digits(seconds_of(own)),
                                              seconds_of(own) / best_s)};
-  if (own.misfit) lines.push_back(own.misfit->text() + "; its time is as if it did");
+  if (own.misfit) lines.push_back(own.misfit->text() + "; its time assumes that it fits");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
   if (walk.steps.empty() && !own.misfit) {
     const std::string of_file =
         best_of_file(answer) != nullptr ? fmt::format(" that {} runs", answer.own->file->framework->name) : "";
-    lines.push_back(fmt::format("it is the best{}, or as fast{}", of_file,
+    lines.push_back(fmt::format("it is the best plan{}, or as fast as the best{}", of_file,
                                 answer.shapes != nullptr ? "" : ", of this layout (--shape auto searches others)"));
   }
   double before_s = seconds_of(own);
@@ -478,7 +481,7 @@ std::vector<std::string> walk_lines(const Answer& answer) {
                                                      : ""));
     before_s = after_s;
   }
-  if (!walk.in_time) lines.emplace_back("not all changes were compared in the time of the search");
+  if (!walk.in_time) lines.emplace_back("the search's time was over before all changes were compared");
   return lines;
 }
 

@@ -52,7 +52,7 @@ FrameworkPlans plans_in_groups(const commands::Framework& framework, const comma
   return plans;
 }
 
-// Returns how much more than USE it takes: by their runs if both ran, else as predicted.
+// Returns by how much the plan is slower than the recommended one (USE): as measured if both ran, else as predicted.
 std::string slower_text(const Answer& answer, const RankedSchedule& use, const RankedShape& plan) {
   const CaseRecord *own = trial_of(answer, plan.best.schedule->name), *best = trial_of(answer, use.schedule->name);
   const bool both_ran = same_shape(plan.model, answer.chosen->model) && plan.best.schedule != use.schedule && own &&
@@ -65,7 +65,7 @@ std::string slower_text(const Answer& answer, const RankedSchedule& use, const R
 /// The table of the frameworks that run something.
 class FrameworkTable {
  public:
-  // `most`: how many rows there are, where frameworks with the same plan share one; 0: each has its own.
+  // `most`: largest number of rows, in which frameworks with the same plan share a row; 0: each framework has a row.
   FrameworkTable(const Answer& answer, const RankedSchedule& use, size_t most) : answer_(answer), use_(use) {
     for (const FrameworkPlans& plans : answer.of_frameworks)
       if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, most > 0);
@@ -89,7 +89,7 @@ class FrameworkTable {
     return items;
   }
 
-  // Returns the table with shapes on one line each, or in two if lines are longer than `most`.
+  // Returns the table. A shape has two lines if one line would be longer than `most` columns.
   Table table(std::optional<size_t> most) const {
     std::vector<std::string> header{"framework", "schedule", "r_f", "r_b", "predicted", "slower"};
     if (rates_) header.push_back(answer_.profile->memory_bytes ? "tokens/s/GPU" : "tokens/s/rank");
@@ -98,7 +98,7 @@ class FrameworkTable {
     if (apart_) header.emplace_back("groups, micro-batches");
     std::vector<std::vector<std::string>> lines;
     for (const Row& row : rows_) lines.push_back(numbers_of(row));
-    size_t width = 0;  // of all columns but the shape's
+    size_t width = 0;  // width of all columns except the shape's
     for (size_t column = 0; column < lines.front().size(); ++column) {
       size_t widest = header[column].size();
       for (const auto& line : lines) widest = std::max(widest, line[column].size());
@@ -115,7 +115,7 @@ class FrameworkTable {
   struct Row {
     const FrameworkPlans* plans;
     const RankedShape* best;
-    std::vector<std::string_view> folded = {};  // others with the same plan
+    std::vector<std::string_view> folded = {};  // further frameworks with the same plan
   };
 
   void leave_out_slowest() {
@@ -144,7 +144,7 @@ class FrameworkTable {
     return rates_of(chosen, *answer_.profile, plan.total_s());
   }
 
-  // Names the row above that has the same shape, the answer's own before all; else says the shape.
+  // Returns the shape's text, or a reference to the answer (USE) or to an earlier row if that has the same shape.
   std::pair<std::string, std::string> shape_of(size_t row) const {
     const ModelShape& model = rows_[row].best->model;
     if (same_shape(model, answer_.chosen->model)) return {"as USE", ""};
@@ -169,7 +169,7 @@ class FrameworkTable {
     return cells;
   }
 
-  // Adds a row; where its shape is too wide, with the second part below the first.
+  // Adds a row. If its shape is wider than `widest`, the second part is on a line below.
   void add(size_t i, std::vector<std::string> cells, size_t widest, Table& table) const {
     if (!apart_) return table.add(cells);
     const auto [groups, cut] = shape_of(i);
@@ -211,7 +211,7 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
   }
   if (answer.framework != nullptr) return all;
   commands::ChosenModel chosen = *answer.chosen;
-  const bool is_own = options.current && options.current->model.pipeline;  // the order of the user's layout
+  const bool is_own = options.current && options.current->model.pipeline;  // the user's layout gives the order
   if (is_own || !options.model.pipeline) chosen.model.order = PipelineOrder::one_f_one_b;
   for (const commands::Framework& framework : commands::frameworks()) {
     if (framework.runs_all()) continue;
@@ -236,7 +236,7 @@ bool is_ranked(const Answer& answer, const RankedShape& plan) {
 
 namespace {
 
-// How to get the settings, and what has to be known of the frameworks' plans.
+// The command that exports settings, and remarks on the frameworks' plans.
 struct SettingsWords {
   std::string how;
   std::vector<std::string> notes;
@@ -266,7 +266,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   std::vector<std::string> items;
   const auto runs = [&](const FrameworkPlans& plans) { return plans.framework->lists(use.schedule->name); };
   if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
-    items.push_back(fmt::format("{} runs in moetune alone", use.schedule->name));
+    items.push_back(fmt::format("only moetune runs {}", use.schedule->name));
   RefusedFrameworks refused;
   std::vector<std::string_view> formats, none, almost, faster;
   for (const FrameworkPlans& plans : answer.of_frameworks) {
@@ -286,12 +286,12 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
     if (tight)
       almost.push_back(framework.key);
     else
-      items.push_back(fmt::format("{}: but for {}", framework.key, framework.but));
+      items.push_back(fmt::format("{}: except for {}", framework.key, framework.but));
   }
   if (!faster.empty())
-    items.push_back(fmt::format("{}: faster than USE, by a schedule that is not ranked", fmt::join(faster, ", ")));
+    items.push_back(fmt::format("{}: faster than USE, with a schedule that is not ranked", fmt::join(faster, ", ")));
   if (!almost.empty()) items.push_back(fmt::format("{}: not exactly (--all)", fmt::join(almost, ", ")));
-  for (const std::string_view key : none) refused.add("nothing (--all says why)", key);
+  for (const std::string_view key : none) refused.add("nothing (reasons: --all)", key);
   for (std::string& line : refused.lines()) items.push_back(std::move(line));
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   SettingsWords words{"", std::move(items)};
@@ -300,11 +300,11 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
                             answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
                             fmt::join(formats, ", "));
   else if (any_runs)
-    words.how = "no framework that settings are written for runs it";
+    words.how = "none of the frameworks with exported settings runs it";
   return words;
 }
 
-constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench a layer, modelbench a model";
+constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench runs layers, modelbench runs models";
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 #pragma once
-// What each framework runs best: in the given groups, or in a shape of its own if shapes were searched.
+// The best plan of each framework: in the given groups, or in its best shape if shapes were searched.
 #include <string>
 #include <vector>
 

@@ -64,7 +64,7 @@ CaseRecord record_of(const RankedSchedule& row, const commands::ChosenModel& cho
   return record;
 }
 
-// Returns the answer's shape with the reason why the framework runs nothing.
+// Returns a row with the answer's shape and the reason why the framework runs nothing.
 RankedShape refused_shape(const Answer& answer, const FrameworkPlans& plans) {
   RankedShape shape{answer.chosen->model, {}};
   shape.best.schedule = plans.framework->schedules().front();
@@ -102,7 +102,7 @@ void set_states(const ParallelShape& parallel, FlagList& flags) {
   if (parallel.offload != Offload::none) flags.set("--offload", std::string(name_of(parallel.offload)));
 }
 
-// Sets what a search decided.
+// Sets the flags of a searched shape.
 void set_shape(const ModelShape& model, FlagList& flags) {
   const ParallelShape& p = model.shape.parallel;
   const auto number = [&](const std::string& name, int64_t value) { flags.set(name, std::to_string(value)); };
@@ -155,7 +155,7 @@ void require_any_plan(const TuneOptions& options, Answer answer) {
 
 std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request = request_of(options, answer);
-  request.checked = false;  // of these plans only the time counts
+  request.checked = false;  // only the times of these plans are used
   return neighbours(request, recommended(answer));
 }
 
@@ -225,8 +225,8 @@ std::string command_of(const std::string& verb, const TuneOptions& options, cons
   if (answer.framework != nullptr && model.micro_batches > 1)
     flags.set("--pipeline", std::string(name_of(model.order)));
   if (answer.shapes != nullptr || (options.current && options.current->names_shape())) set_shape(model, flags);
-  if (options.any_shape) flags.set("--nearest", "");  // as the search prices groups
-  flags.erase("--schedule");                          // the last one
+  if (options.any_shape) flags.set("--nearest", "");  // the search prices groups by the nearest, too
+  flags.erase("--schedule");                          // so that --schedule is the last flag
   flags.set("--schedule", std::string(recommended(answer).schedule->name));
   return verb + flags.text();
 }

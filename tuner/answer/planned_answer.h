@@ -1,5 +1,5 @@
 #pragma once
-// `tune` of one layer or one model: what both its halves share, and the half that plans only.
+// `tune` of one layer or one model with --no-verify, and the parts that it shares with a `tune` that also runs plans.
 #include <string>
 #include <vector>
 

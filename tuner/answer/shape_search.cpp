@@ -54,7 +54,7 @@ Reasons most_often_first(const std::map<Refusal, int>& counts) {
 
 // Returns the reason that all shapes were refused for, or else the most frequent one.
 Refusal commonest(const Reasons& reasons, size_t shapes) {
-  if (reasons.empty()) return {.reason = "no shape that it runs fits"};
+  if (reasons.empty()) return {.reason = "none of the shapes that it runs fits into memory"};
   auto [refusal, count] = reasons.front();
   if (static_cast<size_t>(count) < shapes)
     (refusal.detail.empty() ? refusal.reason : refusal.detail) += " (most shapes)";
@@ -545,11 +545,11 @@ void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
   const int shapes = static_cast<int>(all.fitting.size()) + all.too_large;
   if (shapes == 0 && all.not_run) throw Unsupported(fmt::format("{}: {}", request.flag, *all.not_run));
   require<Unsupported>(shapes > 0,
-                       "{}: found no groups of {} ranks, as far as flags leave them open, that divide {} "
-                       "experts, {} heads, hidden {} and {} samples; expected others, or fewer fixed",
+                       "{}: found no groups of {} ranks that agree with the flags and divide {} experts, "
+                       "{} heads, hidden {} and {} samples; expected other sizes, or fewer flags of groups",
                        request.flag, request.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads,
                        layer.hidden, request.global_batch);
-  require<Unsupported>(!all.fitting.empty(), "{}: none of {} shapes fits: the least needs {}, a rank has {}",
+  require<Unsupported>(!all.fitting.empty(), "{}: none of {} shapes fits: the smallest needs {}, a rank has {}",
                        request.flag, shapes, human_bytes(all.least_bytes),
                        human_bytes(request.profile.memory_bytes.value_or(0)));
 }
@@ -562,8 +562,8 @@ bool asks_for_rivals(const std::vector<const Schedule*>& schedules) {
   });
 }
 
-// Returns whether what a rank keeps differs from other shapes of a search: where attention's kernel keeps no scores, it
-// computes them again whatever is asked.
+// Returns whether the shape's choice of kept states is a case of its own. If attention's kernel keeps no scores,
+// selective recomputation equals none.
 bool is_apart(const ShapeRequest& request, const ParallelShape& p) {
   return request.fixed.recompute || p.recompute != Recompute::none || !memory_rules(p.trainer).fused_attention;
 }
@@ -589,8 +589,8 @@ ShapeCandidates counted_as(Trainer trainer, const ShapePlans& plans, Clock::time
   return found;
 }
 
-// Returns what each framework that does not run everything runs best. Each has an equal part of the time that is left.
-// Those that keep the same share what is counted and planned.
+// Returns the best plans of the frameworks that do not run every schedule. Each search gets an equal part of the
+// remaining time. Frameworks with the same rules of memory share their candidates and plans.
 std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_point end) {
   std::vector<FrameworkPlans> found;
   const Trainer trainer = plans.request().chosen.model.shape.parallel.trainer;

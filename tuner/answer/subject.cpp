@@ -163,7 +163,7 @@ void require_runnable(const TuneOptions& options, const ModelShape& model) {
   const commands::Framework* framework = framework_of(options);
   if (framework == nullptr) return;
   const std::vector<std::string> refusals = commands::refusals_of(*framework, model);
-  require<Unsupported>(refusals.empty(), "--framework {}: {}; --shape auto looks for groups that it runs",
+  require<Unsupported>(refusals.empty(), "--framework {}: {}; --shape auto searches groups that it runs",
                        framework->key, fmt::join(refusals, "; "));
 }
 
@@ -294,14 +294,15 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   own.degrees.backward = schedule.degree_backward;
   own.file = said.file;
   if (own.file && !own.file->ignored.empty())
-    log_decision(fmt::format("{}: {} says neither groups nor states by: {}", own.file->path, own.file->format->name,
-                             fmt::join(own.file->ignored, ", ")));
+    log_decision(fmt::format("{}: settings of {} that affect neither groups nor states: {}", own.file->path,
+                             own.file->format->name, fmt::join(own.file->ignored, ", ")));
   own.measured = said.measured;
   if (own.file) require_ranks(*own.file, cluster);
   TuneOptions options = given;
-  if (own.file) options.model.framework = own.file->framework->key;  // whose rules of memory the layout follows
+  if (own.file)
+    options.model.framework = own.file->framework->key;  // the layout follows this framework's rules of memory
   commands::LayerFlags& layer = options.selection.layer;
-  if (own.file) clear_ends(layer);  // of the file's own stages
+  if (own.file) clear_ends(layer);  // the file gives the first and the last stage itself
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   const bool shares_samples = layer.cp ? layer.cp > 1 : !given.any_shape;
@@ -415,7 +416,8 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const comm
   }
   if (options.selection.schedules.empty())
     bad_input(
-        "--framework {}: found one layer in one micro-batch, expected several of either: {} is of whole iterations",
+        "--framework {}: found one layer in one micro-batch, expected several layers or micro-batches: {} orders whole "
+        "iterations",
         framework->key, framework->name);
   bad_input("--framework {}: found no --schedule that {} runs, expected {}", framework->key, framework->name,
             fmt::join(framework->exact.empty() ? framework->close : framework->exact, " or "));

@@ -19,7 +19,7 @@ constexpr double kMostOpsS = 10;  // longest time for operations that nothing pa
 MeasuredTarget measured_target(const commands::Target& target, RecordWriter& writer,
                                const std::vector<commands::LayerJob>& layers, const Measuring& measuring) {
   require<BadInput>(target.backend() != kNcclOnOneGpu,
-                    "{}: found ranks that share a GPU, whose times are no network's; expected a GPU for each rank",
+                    "{}: found ranks that share a GPU and so use no network, expected a GPU for each rank",
                     target.cluster.name);
   if (target.measured && !target.emulated) return {{target.cluster, {}}, target.cluster.file};
   std::optional<Progress> progress;

@@ -83,12 +83,12 @@ class VerifiedAnswer {
   static Subject subject_on(const TuneOptions& options, const commands::Target& target) {
     const std::string_view flag = options.any_shape ? "--shape" : "--global-batch";
     require<BadInput>(!options.searches() || target.measured,
-                      "{}: found {}, of which nothing is measured yet; expected a profile, as tune --cluster {} "
-                      "writes one",
+                      "{}: found {}, which has not been measured yet, expected a profile, such as the one that "
+                      "tune --cluster {} writes",
                       flag, target.cluster.name, target.cluster.name);
     require<BadInput>(!options.searches() || target.ranks.processes == nullptr,
-                      "{}: found ranks that are processes, each of which would search as long as its own clock says; "
-                      "expected groups and micro-batches, such as tune --no-verify {} finds",
+                      "{}: found ranks that are processes, whose searches could end differently, expected given "
+                      "groups and micro-batches, such as those that tune --no-verify {} finds",
                       flag, options.any_shape ? "--shape auto" : "--global-batch");
     return subject_of(options, target.cluster);
   }

@@ -101,8 +101,8 @@ std::string error_text(const RunFigures& figures) {
   const ChoiceLoss& lost = figures.choice;
   if (lost.layers > 0)
     text += fmt::format(
-        "choice: what was predicted best took {:+.1f} % against what ran best, on average over {} layers, "
-        "{:+.1f} % at worst\n",
+        "choice: the schedule predicted best took {:+.1f} % against the one that ran best, on average over {} "
+        "layers, {:+.1f} % at worst\n",
         100 * lost.mean, lost.layers, 100 * lost.worst);
   return text;
 }
@@ -111,31 +111,33 @@ std::string agreement_text(const VerifiedResults& results, const RunFigures& fig
   const Agreement& a = figures.agreement;
   const Ranking& r = figures.ranking;
   if (a.sound == 0) return {};
-  std::string text = fmt::format("measured against predicted: {:.2f} % off in the median, {:.2f} % at worst\n",
+  std::string text = fmt::format("measured against predicted times: off by {:.2f} % in the median, {:.2f} % at worst\n",
                                  100 * a.median_error, 100 * a.worst_error);
   text += fmt::format("ranking: as predicted in {} of {} pairs that differ by more than {:.0f} % (Kendall's tau {})\n",
                       r.agree, r.pairs, 100 * kClearDifference, r.pairs > 0 ? fmt::format("{:.3f}", r.tau()) : "n/a");
   if (results.emulated)
     return text +
            fmt::format(
-               "overruns of a sound run: at most {:.2f} %; hand-overs between lanes are not in the predictions\n",
+               "overruns of a sound run: at most {:.2f} %; predictions do not include hand-overs between lanes\n",
                100 * a.worst_overruns);
   text += error_text(figures);
   if (a.on_slow_cores > 0)
-    text += fmt::format("{} of {} were timed on slow cores: a probe took up to {:.2f} times its best so far\n",
+    text += fmt::format("{} of {} were timed on slow cores: a probe took up to {:.2f} times its best time\n",
                         a.on_slow_cores, counted(a.sound, "run"), a.worst_slowdown);
   if (a.on_slow_cores > 0 && a.on_slow_cores < a.sound)
     text += fmt::format("the others were {:.2f} % off in the median, {:.2f} % at worst\n", 100 * a.fast_median,
                         100 * a.fast_worst);
   if (results.prices_slowdown > measure::kSlowCores)
-    text += fmt::format("prices were measured on slow cores: a probe took {:.2f} times its best since; measure again\n",
-                        results.prices_slowdown);
+    text += fmt::format(
+        "prices were measured on slow cores: a probe took {:.2f} times its best time since then; measure again\n",
+        results.prices_slowdown);
   return text + "Prices were measured with all ranks busy. Other load on this machine is not predicted.\n";
 }
 
 std::string time_text(const VerifiedResults& results, const RunTime& t) {
   std::string text = fmt::format(
-      "time: measuring {:.1f} s, planning {:.1f} s, proving {:.1f} s, passes {:.1f} s ({} repeated, being disturbed)\n",
+      "time: measuring {:.1f} s, planning {:.1f} s, verifying {:.1f} s, passes {:.1f} s ({} repeated because they were "
+      "disturbed)\n",
       results.measuring_s, results.planning_s, t.proving_s, t.unpaced_s + t.timed_s, t.repeats);
   if (t.longest == nullptr || !results.emulated) return text;
   const CaseRecord& r = *t.longest;
@@ -148,11 +150,12 @@ std::string time_text(const VerifiedResults& results, const RunTime& t) {
 
 std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
   const Profile& c = results.cluster;
-  std::string text = fmt::format(
-      "\n{}: {} x {} ranks, {}\n\n{}\n", results.place, counted(c.nodes, "node"), c.ranks_per_node,
-      results.emulated ? fmt::format("emulated by {}; every figure below is of that emulation", measure::proxy_ranks())
-                       : c.source + ", unpaced",
-      fit_table(results.fitted, results.emulated ? &c : nullptr));
+  std::string text =
+      fmt::format("\n{}: {} x {} ranks, {}\n\n{}\n", results.place, counted(c.nodes, "node"), c.ranks_per_node,
+                  results.emulated
+                      ? fmt::format("emulated by {}; all figures below are from this emulation", measure::proxy_ranks())
+                      : c.source + ", unpaced",
+                  fit_table(results.fitted, results.emulated ? &c : nullptr));
   text += weak_text(results);
   if (results.whole_grid) {
     text += grid_text(results, figures) + left_out_text(figures);
@@ -177,8 +180,8 @@ std::string text_of(const VerifiedResults& results, const RunFigures& figures) {
 
 std::string doubt_text(const RunFigures& figures) {
   return fmt::format(
-      "{} of {} runs were sound, fewer than half: measured figures say little; other load may disturb this machine "
-      "({} doctor says more)",
+      "{} of {} runs were sound, fewer than half: measured figures are doubtful; other load may disturb this machine "
+      "({} doctor finds causes)",
       figures.agreement.sound, figures.agreement.runs, program_word());
 }
 
@@ -319,7 +322,7 @@ std::map<std::string, int> left_out(const std::vector<commands::LayerOutcome>& o
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
     if (record->status == CaseStatus::invalid)
-      ++reasons["invalid: too many tasks outlasted their modelled time"];
+      ++reasons["invalid: too many tasks took longer than their modelled time"];
     else if (!ran_well(*record))
       ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
   return reasons;

@@ -84,11 +84,11 @@ class VerifiedTune {
     found.grid = commands::grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
       require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),
-                        "grid {}: layers of {} run on GPUs alone, expected --device cuda, or --no-verify to plan only",
+                        "grid {}: layers of {} only run on GPUs, expected --device cuda, or --no-verify to plan only",
                         found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;
     require<BadInput>(found.whole_grid || !options.measure_degrees,
-                      "--measure-degrees: expected --measure all with it");
+                      "--measure-degrees: found it without --measure all, expected both");
     found.degrees = options.selection.degrees;
     found.schedules = found.verified =
         commands::chosen_schedules(options.selection, schedules(), commands::kAllSchedules);
@@ -219,8 +219,8 @@ class VerifiedTune {
     for (commands::ScheduleRun& run : outcome.runs)
       run = {std::move(run.record)};  // keeps only the record, because the plans of hundreds of layers are large
     const RunTime took = run_time({outcome});
-    tell(fmt::format("{}: proving took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name, took.proving_s,
-                     took.unpaced_s + took.timed_s, took.repeats));
+    tell(fmt::format("{}: verifying took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name,
+                     took.proving_s, took.unpaced_s + took.timed_s, took.repeats));
     return outcome;
   }
 

@@ -89,7 +89,8 @@ TEST_F(Files, RecordsOfTasksAloneAreRefused) {
           "\n");
   const Printed printed = run({"fit", "--records", "tasks.jsonl"});
   EXPECT_EQ(printed.exit_code, 2);
-  EXPECT_EQ(printed.err, "moetune: tasks.jsonl: found cases of tasks alone, expected some of collectives or compute\n");
+  EXPECT_EQ(printed.err,
+            "moetune: tasks.jsonl: found only cases of tasks, expected cases of collectives or computations\n");
 }
 
 // Its own input, or its own records: a file is replaced by its like alone.

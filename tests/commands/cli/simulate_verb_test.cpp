@@ -342,7 +342,7 @@ TEST_F(SimulateVerb, RingsHaveSeveralRanks) {
 TEST_F(SimulateVerb, OneLayerLiesOnOneStage) {
   const Printed printed = run({"simulate", "--pp", "2", "--nearest", "--schedule", "tutel"});
   EXPECT_EQ(printed.exit_code, 2);
-  EXPECT_EQ(printed.err, "moetune: --pp: found 2 stages for one layer, once; expected --layers N with it\n");
+  EXPECT_EQ(printed.err, "moetune: --pp: found 2 stages for one layer in one micro-batch, expected --layers N\n");
 }
 
 TEST_F(SimulateVerb, ReplicatedExpertsSumsAreSaidToBeLeftOut) {

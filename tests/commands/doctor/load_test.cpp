@@ -101,10 +101,10 @@ TEST_F(Load, PressureAndLoadAverageHaveTheirLevels) {
 }
 
 TEST_F(Load, WithoutTimesThatIsSaid) {
-  EXPECT_EQ(found(look([] {}), "times of the cores are not told").level, Level::note) << "no time has passed";
-  EXPECT_EQ(found(look([&] { times(1, 1, 0); }), "times of the cores are not told").level, Level::note) << "backwards";
+  EXPECT_EQ(found(look([] {}), "busy times of cores are unknown").level, Level::note) << "no time has passed";
+  EXPECT_EQ(found(look([&] { times(1, 1, 0); }), "busy times of cores are unknown").level, Level::note) << "backwards";
   machine_.remove("/proc");
-  EXPECT_EQ(found(look([] {}), "times of the cores are not told").level, Level::note);
+  EXPECT_EQ(found(look([] {}), "busy times of cores are unknown").level, Level::note);
 }
 
 TEST_F(Load, GarbageIsNoError) {

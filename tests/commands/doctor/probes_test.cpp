@@ -71,12 +71,12 @@ TEST_F(Probes, TwoNumaNodesAreANote) {
 
 TEST_F(Probes, AQuotaBelowTheCoresIsAWarningInBothVersions) {
   cores(4, "performance");
-  EXPECT_EQ(found(cpu(), "no limit of cores' time").level, Level::ok);
+  EXPECT_EQ(found(cpu(), "no CPU quota").level, Level::ok);
   write("/proc/self/cgroup", "0::/job\n");
   write("/sys/fs/cgroup/job/cpu.max", "150000 100000\n");
   EXPECT_EQ(found(cpu(), "control group: the time of 1.5 of 4 cores").level, Level::warn);
   write("/sys/fs/cgroup/job/cpu.max", "400000 100000\n");
-  EXPECT_EQ(found(cpu(), "no limit of cores' time").level, Level::ok) << "as many as there are";
+  EXPECT_EQ(found(cpu(), "no CPU quota").level, Level::ok) << "as many as there are";
   write("/proc/self/cgroup", "2:cpu,cpuacct:/job\n");
   write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "200000\n");
   write("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
@@ -92,7 +92,7 @@ TEST_F(Probes, AffinityIsANoteWhereItLeavesCoresOut) {
 }
 
 TEST_F(Probes, GuestsAndContainersAreNotes) {
-  EXPECT_TRUE(has(cpu(), "no virtual machine"));
+  EXPECT_TRUE(has(cpu(), "no sign of a virtual machine"));
   EXPECT_TRUE(has(cpu(), "no container"));
   write("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n");
   EXPECT_EQ(found(cpu(), "a virtual machine").level, Level::note);
@@ -112,7 +112,7 @@ TEST_F(Probes, LittleMemoryLeftIsAWarning) {
 
 TEST_F(Probes, ALimitOfMemoryIsToldInBothVersions) {
   write("/proc/meminfo", "MemTotal: 4194304 kB\nMemAvailable: 4194304 kB\n");
-  EXPECT_EQ(found(memory(), "no limit of memory").level, Level::ok);
+  EXPECT_EQ(found(memory(), "no memory limit").level, Level::ok);
   write("/proc/self/cgroup", "0::/job\n");
   write("/sys/fs/cgroup/job/memory.max", "1073741824\n");
   write("/sys/fs/cgroup/job/memory.current", "536870912\n");
@@ -122,7 +122,7 @@ TEST_F(Probes, ALimitOfMemoryIsToldInBothVersions) {
   write("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "1063004406\n");
   EXPECT_EQ(found(memory(), "control group: at most 1.00 GiB").level, Level::warn);
   write("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1099511627776\n");
-  EXPECT_EQ(found(memory(), "no limit of memory").level, Level::ok) << "more than there is";
+  EXPECT_EQ(found(memory(), "no memory limit").level, Level::ok) << "more than there is";
 }
 
 TEST_F(Probes, SwapInUseIsToldByHowMuch) {

@@ -48,7 +48,7 @@ TEST_F(ReportTest, TextShowsWhatIsFineOnlyIfAsked) {
   EXPECT_EQ(text.find("no governor"), std::string::npos) << text;
   EXPECT_NE(whole.find("no governor"), std::string::npos) << whole;
   EXPECT_TRUE(text.starts_with("machine " + report().machine.text("fingerprint", "")));
-  EXPECT_NE(text.find("\n1 to warn of, "), std::string::npos) << text;
+  EXPECT_NE(text.find("\nwarnings: 1, "), std::string::npos) << text;
 }
 
 TEST_F(ReportTest, TextIsAScreenWhateverIsWrong) {

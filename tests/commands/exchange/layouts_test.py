@@ -182,7 +182,7 @@ class LayoutsTest(ProgramTest):
         said = [subprocess.run(line + more, cwd=self.folder, capture_output=True, text=True).stderr
                 for more in ([], ["--verbose"])]
         self.assertNotIn("job.description", said[0])
-        self.assertIn("says neither groups nor states by: job.description, training.seq_len", said[1])
+        self.assertIn("that affect neither groups nor states: job.description, training.seq_len", said[1])
 
     def test_steps_are_settings_of_the_file(self):
         for name, text, key in (("b.yaml", BRIDGE, "model.recompute_granularity=selective"),
@@ -213,7 +213,7 @@ class LayoutsTest(ProgramTest):
         self.refuses("./n.yaml", "micro-batches of 4 over DP 8", "8")  # as NeMo would
         self.assertEqual(self.current("./n.yaml,batch=1")["batch"], 1)
         text = self.run_tune(*MODEL, *ALONE, "--current", "./b.yaml").stdout
-        self.assertIn("by default of Megatron-Bridge: --ep 1 --esp MP --pp 1 --zero 1 --recompute selective\n", text)
+        self.assertIn("defaults of Megatron-Bridge: --ep 1 --esp MP --pp 1 --zero 1 --recompute selective\n", text)
         # DeepSpeed derives the third size from two, or accumulates nothing.
         for sizes, batch, micro_batches in (({"train_batch_size": 16}, 2, 1),
                                             ({"train_batch_size": 16, "gradient_accumulation_steps": 2}, 1, 2),
@@ -248,7 +248,7 @@ class LayoutsTest(ProgramTest):
                 ("m.sh", "--micro-batch-size 1 --seq-length 4096 --num-layers 16", "--num-layers 16 (--layers 4)")):
             self.path(name, text)
             self.assertEqual(self.current("./" + name, "--seq", 4096)["file"]["other_sizes"], [sizes])
-            self.assertIn(f"another model than the file's (planned): {sizes}\n",
+            self.assertIn(f"the file's model differs (planned sizes in brackets): {sizes}\n",
                           self.run_tune(*MODEL, *ALONE, "--seq", 4096, "--current", "./" + name).stdout)
 
     def test_all_sizes_of_another_model_are_said(self):
@@ -440,7 +440,7 @@ class LayoutsTest(ProgramTest):
         saved = [alone["total_s"] - alone["steps"][i]["layout"]["total_s"] for i in (0, -1)]
         first, every = (measured_s / (measured_s - s) for s in saved)
         self.assertIn("1.500x predicted\n", text)
-        self.assertRegex(text, rf"stay, change 1, to begin with, saves [\d.]+ m?s \({first:.3f}x\), "
+        self.assertRegex(text, rf"stay, change 1 alone saves [\d.]+ m?s \({first:.3f}x\), "
                                rf"all save [\d.]+ m?s \({every:.3f}x\)\n")
         self.assertEqual(found["first"]["flags"], alone["steps"][0]["flags"])
         self.assertAlmostEqual(found["first"]["saved_s"], saved[0], delta=1e-9)

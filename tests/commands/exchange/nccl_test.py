@@ -136,7 +136,7 @@ class NcclTests(ProgramTest):
                   "--cluster", "mine")
         shared = self.path_text("r.jsonl").replace('"backend":"nccl"', '"backend":"nccl-one-gpu"')
         self.path("r.jsonl", shared)
-        self.assertIn("r.jsonl: found cases alone whose ranks shared one GPU, expected ranks with a GPU each",
+        self.assertIn("r.jsonl: found only cases whose ranks shared one GPU, expected ranks with a GPU each",
                       self.refused("fit", "--records", "r.jsonl", "--out", "mine.toml"))
         gemms = "".join(f"gemm,bfloat16,{flops:g},{1e-5 + flops * 1e-15:.9g}\n" for flops in (1e9, 2e9, 4e9, 8e9))
         self.call("import", "csv", self.path("g.csv", "op,dtype,flops,seconds\n" + gemms), "-o", "g.jsonl", "--cluster",
@@ -166,7 +166,7 @@ class NcclTests(ProgramTest):
         self.call("import", "nccl-tests", self.path("t.txt", nccl_text("alltoall", 2e-5, 1e-10)), "-o", "r.jsonl")
         fit = ["fit", "--records", "r.jsonl", "--out", "mine.toml", "--compute-from"]
         self.call(*fit[:-1])
-        self.assertIn("--compute-from: found imported-fitted, which has no row of computations that the records lack",
+        self.assertIn("--compute-from: found imported-fitted, expected a profile with rows of computations that",
                       self.refused("fit", "--records", "r.jsonl", "--out", "other.toml", "--compute-from", "mine.toml"))
         self.assertIn("cluster: found 'h100', expected a file or one of", self.refused(*fit, "h100"))
         self.assertIn("mine.toml", self.refused(*fit, "mine.toml"))
