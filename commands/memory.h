@@ -1,5 +1,6 @@
 #pragma once
-// The verb `memory`: the memory of a layer or model on one rank, by each way to count activations, and whether it fits.
+// The verb `memory`: the memory of a layer or model on one rank, with each rule to count activations, and whether it
+// fits.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ struct MemoryOptions {
   commands::Selection selection;  // cluster and layer; the layer's flags override the model's layer
   commands::ModelFlags model;
   std::optional<double> memory_gib;  // memory of a rank; none: the profile's
-  bool parm = false;                 // counts the layers of Parm that fit
+  bool parm = false;                 // instead counts the layers of Parm's grid that fit
   bool json = false;
 };
 
@@ -41,21 +42,21 @@ Json to_json(const MemoryReport& report);
 
 /// Assumptions about the layers of Parm that neither the paper nor its tables give.
 struct ParmAssumptions {
-  std::optional<int64_t> top_k, experts;  // none: the grids' (k = 2, E = P / N_ESP)
+  std::optional<int64_t> top_k, experts;  // none: as in the grids (k = 2, E = P / N_ESP)
   bool table4_groups = false;             // only N_MP and N_ESP of 2 and 4, the values in Table IV
 };
 
 /// The result of one way to count, over all layers of Parm's grids.
 struct ParmCount {
   ActivationModel activations = ActivationModel::counted;
-  bool replicated = false;  // true: as Parm's baseline, which had to run too; false: as its own schedules
-  bool optimizer = false;   // counts Adam's states beside weights and gradients
+  bool replicated = false;  // memory of Parm's baseline; false: of its own schedules
+  bool optimizer = false;   // includes Adam's states, besides weights and gradients
   std::vector<int> fits;    // number of layers that fit, by ParmCounts::columns
 };
 
 struct ParmCounts {
   std::vector<std::string> columns;  // "A P8", "B P32": testbed and ranks
-  std::vector<int> layers, shaped;   // by column: combinations of the grid, and those whose sizes divide
+  std::vector<int> layers, shaped;   // by column: number of the grid's combinations, and of those whose sizes divide
   std::vector<ParmCount> counts;
 };
 

@@ -22,7 +22,7 @@ struct SimulateOptions {
   std::optional<std::string> partition;  // partition of a model's gradients; none: exact
   NoiseFlags noise;                      // replays on all ranks with noise, beside the one without
   ServeFlags serve;                      // batches of inference instead of a training step
-  std::optional<int> drawn;  // schedules of one layer whose lanes are drawn as text, the fastest first; none: 3
+  std::optional<int> drawn;  // number of schedules of one layer whose lanes are drawn as text, fastest first; none: 3
   bool json = false;
   commands::TraceFlags trace;
   std::string save_plan;       // file for the plan of one schedule; empty: not saved

@@ -9,8 +9,8 @@ namespace moe::commands {
 
 struct TorchPeerOptions {
   Selection selection;            // one layer and at most one schedule
-  std::optional<int> iterations;  // timed rounds; none: the package's default
-  int threads = 0;                // 0: torch's default
+  std::optional<int> iterations;  // number of timed rounds; none: the package's default
+  int threads = 0;                // CPU threads; 0: torch's default
   std::string out;                // file of the records; empty: results/layerbench-torch.jsonl
 };
 

@@ -24,8 +24,8 @@ std::string simulated_speedup(const commands::ScheduleSummary& summary);
 /// The loss of FSMoE's own strategies against the exact search, and the time of each search.
 struct StrategyRow {
   std::string_view strategy;
-  int layers = 0, slower = 0;                // layers, and those slower than exact by more than 0.01 %
-  double mean_regret = 0, worst_regret = 0;  // share of the exact search's forward + backward
+  int layers = 0, slower = 0;  // number of layers, and of those over 0.01 % slower than with the exact search
+  double mean_regret = 0, worst_regret = 0;  // regret as a share of the exact search's forward + backward
   double seconds_a_layer = 0;                // seconds of search on this machine
 };
 

@@ -28,16 +28,17 @@ struct GivenFlag {
 struct MeasuredSteps {
   std::vector<double> seconds;  // seconds of a step, or of each sample of it; at least one
   bool is_per_sample = false;
-  std::vector<double> flops_per_s = {};  // of a rank, as the training's log counts them; empty: it does not
+  std::vector<double> flops_per_s = {};  // FLOP/s of a rank in the training's log; empty: not in the log
 };
 
 /// The layout that the user trains with now. The other flags give what it leaves out.
 struct CurrentLayout {
-  std::string schedule;                           // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
-  commands::LayerFlags layer = {};                // samples of a micro-batch, groups, what a rank keeps
-  commands::ModelFlags model = {};                // micro-batches
-  std::optional<int64_t> global_batch = {};       // samples, which determine the number of micro-batches
-  std::optional<commands::LayoutFile> file = {};  // the file that describes it, unless words override; none: only words
+  std::string schedule;                      // SCHEDULE[:R_F[:R_B]]; empty: the one of --schedule
+  commands::LayerFlags layer = {};           // samples of a micro-batch, groups, what a rank keeps
+  commands::ModelFlags model = {};           // micro-batches
+  std::optional<int64_t> global_batch = {};  // samples, which determine the number of micro-batches
+  std::optional<commands::LayoutFile> file =
+      {};  // file that describes the layout, unless words override it; none: only words
 
   std::optional<MeasuredSteps> measured = {};
 
@@ -48,13 +49,13 @@ struct CurrentLayout {
 
 struct TuneOptions : commands::RunOptions {
   commands::Selection selection;
-  commands::ModelFlags model;              // framework: the only one to plan for; empty: all
-  bool any_shape = false;                  // searches all parallel shapes of the same global batch for the fastest
-  std::optional<int64_t> global_batch;     // samples, whose micro-batches are searched; none: as other flags say
-  std::optional<CurrentLayout> current;    // the layout to compare with; none: unknown
-  int top = 0;                             // rows of its ranking that are shown; 0: a short answer
-  bool run_all = false;                    // runs and shows every schedule, not only the best and the baselines
-  bool verify = true;                      // measures, fits and checks by real runs; else plans on the profile as it is
+  commands::ModelFlags model;            // `framework` is the only framework to plan for; empty: all
+  bool any_shape = false;                // searches all parallel shapes of the same global batch for the fastest
+  std::optional<int64_t> global_batch;   // samples of a step; searches micro-batches; none: other flags determine them
+  std::optional<CurrentLayout> current;  // the layout to compare with; none: unknown
+  int top = 0;                           // rows of the ranking to show; 0: a short answer
+  bool run_all = false;                  // runs and shows every schedule, not only the best and the baselines
+  bool verify = true;                    // measures, fits and runs plans; false: only plans on the given profile
   std::optional<int> measured_layers = 6;  // how many layers to run for real; none: every layer of the grid
   int strategy_layers = 0;        // how many layers to plan to compare the papers' strategies with the exact search
   bool measure_degrees = false;   // also measures which degrees are best; needs every layer to run

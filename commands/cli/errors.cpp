@@ -24,8 +24,8 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
-// Returns whether any print failed: a failing print of a long text throws, but that of a short text only sets the
-// stream's error flag.
+// Returns whether any print to stdout failed. fmt::print throws for long texts, but for short ones only the stream's
+// error flag is set.
 bool stdout_failed() { return std::fflush(stdout) != 0 || std::ferror(stdout) != 0; }
 
 // Memory that is released when memory first runs out, so that other ranks can be notified, threads joined and a line
@@ -59,7 +59,7 @@ void say(const std::string& what) {
   if (const char* descriptor = std::getenv(LaunchBoard::kVariable)) {
     try {
       if (!LaunchBoard(std::atoi(descriptor)).first_to_say(what)) return;
-    } catch (const BadInput&) {  // not started by `launch`, so no other rank prints it
+    } catch (const BadInput&) {  // not started by `launch`, so this process prints the line itself
     }
   }
   log_error(what);

@@ -39,11 +39,11 @@ std::string_view name_of(Backend backend);
 /// How the ranks of a verb that runs layers come to be: threads of one process, or processes from outside.
 struct RanksFlags {
   Backend backend = Backend::local;
-  std::optional<int> rank, ranks;  // none: by the environment
+  std::optional<int> rank, ranks;  // none: from the launcher's variables
   double timeout_s = 60;
   std::string rendezvous;          // HOST:PORT of rank 0; empty: taken from the environment
   int ranks_per_node = 0;          // 0: derived from the machines' names
-  int min_ctas = 0, max_ctas = 0;  // limits for an NCCL communicator; 0: NCCL's choice
+  int min_ctas = 0, max_ctas = 0;  // thread blocks of an NCCL communicator; 0: NCCL's choice
   bool implicit_launch_order = false;
 };
 
@@ -58,14 +58,14 @@ struct RunningHalf {
 /// The parsed flags of a verb, without those that all verbs have.
 struct VerbCall {
   std::any options;          // a std::shared_ptr of the verb's own options
-  std::function<int()> run;  // returns the exit code; empty: the verb always runs layers
-  Asked* asked = nullptr;    // for a verb that writes records
+  std::function<int()> run;  // runs the verb and returns the exit code; empty: the verb always runs layers
+  Asked* asked = nullptr;    // the question of the verb's records; null: it writes none
   /// For a verb that starts another command line: receives the words after the --.
   std::function<void(std::vector<std::string> words)> take_command;
 
   // For a verb that runs layers.
   std::function<int(const RunningHalf& half, World* processes)> run_layers;
-  std::function<bool()> plans_only;  // returns whether this call only plans; empty: it always runs layers
+  std::function<bool()> plans_only;  // returns whether this call only plans; empty: it runs layers
   commands::RunOptions* layers = nullptr;
   std::string* cluster = nullptr;  // the option --cluster; if ranks are processes, only the host's is allowed
 };
@@ -74,7 +74,7 @@ struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
   bool wide = false;
-  std::vector<OutTarget> targets;          // files and folders that it writes, besides records
+  std::vector<OutTarget> targets;          // files and folders that the verb writes, besides records
   int64_t most_input = kDefaultMostInput;  // largest size of an input file, in bytes after decompression
   RanksFlags ranks;
   VerbCall call;

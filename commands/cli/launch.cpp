@@ -23,8 +23,7 @@ namespace moe::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Time beyond the time-out: to find the rank that caused the failure, then to let a failed rank clean up its own
-// code.
+// Time added to the time-out, in which launch finds the rank that caused a failure, and that rank cleans up.
 constexpr std::chrono::seconds kPatience{6};
 
 struct Child {
@@ -35,7 +34,7 @@ struct Child {
 
 // Returns the signal that ended a process, or that it caught to end in order; 0 if none did.
 int signal_of(int status) {
-  constexpr int kOfSignals = 128;  // plus the signal's number: the exit code, as in shells
+  constexpr int kOfSignals = 128;  // added to the signal's number for the exit code, as in shells
   if (WIFSIGNALED(status)) return WTERMSIG(status);
   return WIFEXITED(status) && WEXITSTATUS(status) > kOfSignals ? WEXITSTATUS(status) - kOfSignals : 0;
 }
@@ -72,7 +71,7 @@ class Ranks {
     const pid_t parent = getpid(), pid = fork();
     require<BadInput>(pid >= 0, "launch: cannot start rank {} of {}: {}", rank, options_.ranks, std::strerror(errno));
     if (pid > 0) return pid;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // if this process ends for any reason
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // the rank is killed when this process ends
     if (getppid() != parent) _exit(kRankFailure);
     held_.release();
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
@@ -97,7 +96,7 @@ class Ranks {
            std::ranges::all_of(children_, [](const Child& child) { return child.ended || child.stopped_at; });
   }
 
-  // Returns the time at which a stopped rank counts as failed, so that the others should end.
+  // Returns the time at which a stopped rank counts as failed, after which the others are ended.
   Clock::time_point given_up(const Child& child) const {
     return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
   }
@@ -152,7 +151,7 @@ class Ranks {
                                  : fmt::format("rank {} ended with code {}", rank, WEXITSTATUS(status));
     board_.post_failure(what);
     if (WIFSIGNALED(status) && ended_by_ == 0 && !killing_) log_error(what);
-    // An exit code that gives a cause takes precedence over those of ranks that only miss another one.
+    // An exit code that gives a cause takes precedence over those of ranks that only lost another rank.
     const int said = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
     if (!failed_) code_ = kRankFailure;
     if (code_ == kRankFailure && (said == kBadInput || said == kWrongResult || said == kNoHardware)) code_ = said;

@@ -7,7 +7,7 @@ namespace moe::cli {
 
 struct LaunchOptions {
   int ranks = 2;
-  double timeout_s = 60;             // time-out of the verb: how long its ranks wait for each other
+  double timeout_s = 60;             // longest wait in seconds of a rank for another, --timeout of the verb
   std::vector<std::string> command;  // the verb and its flags
 };
 

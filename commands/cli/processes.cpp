@@ -20,10 +20,11 @@
 namespace moe::cli {
 namespace {
 
-// Under `launch`, which reports ranks that died, the ranks may start far apart without anything being wrong.
+// Seconds in which the ranks of `launch` may start. Slow starts are no error, because `launch` itself reports ranks
+// that ended.
 constexpr double kLaunchedStartS = 60;
 
-// Returns the part of the command line that all ranks must have in common: everything except --rank.
+// Returns the part of the command line that all ranks must share: everything except --rank.
 std::string job_of(const std::vector<std::string>& argv) {
   std::string job;
   for (size_t i = 1; i < argv.size(); ++i) {
@@ -88,7 +89,7 @@ class OverNccl final : public World {
   std::string_view backend_ = "nccl";
 };
 
-// Returns whether another rank reported the same error first; that rank prints the line.
+// Returns whether another rank reports the same error and prints it.
 bool said_by_another(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);
@@ -101,7 +102,7 @@ bool said_by_another(Communicator& all, const std::string& what) {
   return false;
 }
 
-// Ignores SIGPIPE, because Gloo writes to connections that a dying rank closes, and sets NCCL's launch order.
+// Ignores SIGPIPE, because Gloo may write to a connection that a failing rank closed; and sets NCCL's launch order.
 void set_process(const RanksFlags& flags) {
   std::signal(SIGPIPE, SIG_IGN);
   store::silence_c10d();

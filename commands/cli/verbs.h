@@ -19,7 +19,7 @@ struct Verb {
   /// Adds the verb's flags and returns the call that holds their values after parsing. Flags of all verbs go to
   /// `command`.
   VerbCall (*add)(CLI::App& verb, Command& command);
-  bool starts_another = false;  // true: starts another command line, which follows a --
+  bool starts_another = false;  // the verb starts another command line, which follows --
 
   /// Returns whether the verb itself runs layers, on ranks that can be processes.
   bool runs_layers() const { return half == Half::runs && !starts_another; }

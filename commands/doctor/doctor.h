@@ -7,8 +7,8 @@
 namespace moe::doctor {
 
 struct DoctorOptions {
-  bool all = false;     // shows findings that are ok, too
-  bool strict = false;  // a warning is a failure
+  bool all = false;     // also shows findings that are ok
+  bool strict = false;  // exit code kDoubtful if there is a warning
   bool json = false;
 };
 
@@ -23,7 +23,7 @@ struct Sources {
 
 struct Report {
   Fields machine, conditions;  // moe/record/machine.h
-  Findings findings;           // by area; areas with warnings come first, and the worst findings of an area
+  Findings findings;           // by area; areas with warnings come first, and in an area the worst findings
 };
 
 Report examine(const Sources& sources);

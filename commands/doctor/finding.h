@@ -19,7 +19,7 @@ struct Finding {
   std::string area;          // "cpu", "load", "memory", "gpu", "network", "variable", "clock"
   std::string found;         // "governor powersave on 8 of 8 cores"
   std::string meaning;       // consequence for measurements
-  std::string command = {};  // command with which a person could change it; empty: none. It is never run here
+  std::string command = {};  // command that changes or shows the condition; never run by doctor; empty: none
 };
 using Findings = std::vector<Finding>;
 

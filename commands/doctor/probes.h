@@ -1,6 +1,5 @@
 #pragma once
-// The examinations, one function for each area. Their files may be missing or contain anything; each function returns
-// findings on what it could read.
+// Functions that examine one area each. System files may be missing or malformed; findings then cover only the rest.
 #include <functional>
 #include <map>
 #include <optional>

@@ -11,23 +11,23 @@ namespace moe::exchange {
 
 struct ExportOptions {
   std::string format, file;
-  std::string cluster;       // profile that prices a plan; empty: the records' cluster, if it is one of ours
+  std::string cluster;       // profile that prices a plan; empty: the records' cluster, if a profile has its name
   std::string only;          // layer of the records to export; empty: they have only one
   std::string schedule;      // schedule whose plan to export; empty: the fastest
   std::string out;           // empty: standard output
-  bool per_element = false;  // betas of a float32 element
-  bool samples = false;      // every sample, in the place of their median
+  bool per_element = false;  // betas per float32 element instead of per byte
+  bool samples = false;      // every sample instead of the median
 };
 
 struct ImportOptions {
   std::string format;
   std::vector<std::string> files;
   std::string cluster = "imported";
-  std::string op, network;  // empty: taken from the files
+  std::string op, network;  // empty: read from the files
   std::optional<int> nodes, ranks, ranks_per_node;
-  std::optional<int> experts;  // experts in a test that only prints rates
+  std::optional<int> experts;  // number of experts, for tests that only print rates
   bool in_place = false;
-  std::string dtype;  // type of GEMMs whose kernels' names give none; empty: they are left out
+  std::string dtype;  // type of GEMMs whose kernels' names do not contain it; empty: such GEMMs are left out
   std::string map;    // CSV file with kinds of kernels; empty: none
   std::string out;
   Asked asked;

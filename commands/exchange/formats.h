@@ -1,6 +1,6 @@
 #pragma once
-// The formats: each writes what the options request, or reads files into records. docs/exchange.md and docs/imports.md
-// describe them.
+// Writers and readers of the formats: each writes what the options request, or reads files into records.
+// docs/exchange.md and docs/imports.md describe them.
 #include <iosfwd>
 #include <string>
 

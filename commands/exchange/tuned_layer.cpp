@@ -233,7 +233,7 @@ namespace {
 
 constexpr double kSameSeconds = 1e-6;  // relative difference below which times count as equal
 
-// Returns whether degrees and the split of gradients are the only decisions of the schedule.
+// Returns whether records contain all decisions of the schedule: degrees and the split of gradients.
 bool is_told_by_records(const Schedule& schedule) {
   return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
          schedule.gradients != GradientPolicy::beside_dense;

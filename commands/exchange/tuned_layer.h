@@ -21,12 +21,13 @@ struct TimedCase {
 struct TunedLayer {
   std::string name;
   LayerCase shape;
-  ModelShape model;                // model by the chosen record; 0 layers: the record is of a run of some of them
-  TimedCase fastest, chosen;       // fastest of all, and fastest that the framework runs
-  std::vector<std::string> notes;  // the choice and its cost
+  ModelShape
+      model;  // model of the chosen record; 0 layers: unknown, because the record is of a run that may have cut them
+  TimedCase fastest, chosen;       // fastest case of all, and fastest case that the framework runs
+  std::vector<std::string> notes;  // lines about the choice and what it costs
   int64_t dense_hidden = 0;        // hidden units of the model's dense layers; 0: it has none
-  std::string moe_layers = {};     // by layer 1, or 0 for a dense one; empty: not known, or none is dense
-  ModelTraits traits = {};         // what plans leave out of the model; the default if the record is of layers alone
+  std::string moe_layers = {};  // one digit per layer: 1, or 0 for a dense layer; empty: unknown, or no layer is dense
+  ModelTraits traits = {};      // properties of the model that plans leave out; default: the record is of layers alone
 };
 
 /// Returns the ok cases of the layer `only` (empty: the only layer in the records), the fastest first, by measured
@@ -46,7 +47,7 @@ void log_notes(const ExportOptions& options, const TunedLayer& tuned);
 /// The plan of a record, or of a file.
 struct NamedPlan {
   Plan plan;
-  std::optional<Profile> profile;  // the profile that prices it; none: unknown
+  std::optional<Profile> profile;  // profile that prices the plan; none: unknown
 };
 
 /// Returns whether the file is a single JSON object with a format, which plans are and records are not.

@@ -37,7 +37,8 @@ class PriceList {
   Json take_prices() { return std::move(prices_.list); }
 
  private:
-  static constexpr int kExact = 12;  // digits: sums of many prices have to agree with ours
+  static constexpr int kExact =
+      12;  // digits of a price; sums of many prices on the page have to agree with the program's
   struct Distinct {
     std::map<std::string, size_t> known;  // index by the value's text
     Json list = Json::array();

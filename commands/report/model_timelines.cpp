@@ -12,7 +12,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kDifferent = 3;       // schedules with different times
+constexpr size_t kDifferent = 3;       // number of schedules with different times that are drawn
 constexpr double kSameSeconds = 1e-6;  // relative difference below which times count as equal
 constexpr int kTimeDigits = 7;         // digits of a task's start and end
 
@@ -20,7 +20,7 @@ double pass_s(const CaseRecord& plan) {
   return plan.prediction.number("forward_s", plan.where) + plan.prediction.number("backward_s", plan.where);
 }
 
-// Returns the rows to draw, the fastest first: of equal times only the first one, but all baselines.
+// Returns the rows to draw, fastest first: all baselines, and of other rows with equal times only the first.
 std::vector<size_t> drawn_rows(const RecordTables& tables, size_t layer) {
   std::vector<size_t> rows;
   for (size_t row = 0; row < tables.rows().size(); ++row)

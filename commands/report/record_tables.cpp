@@ -13,7 +13,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kLeastForQuartiles = 4;  // passes; with fewer, whiskers are the least and the most
+constexpr size_t kLeastForQuartiles = 4;  // passes; with fewer, whiskers are the least and the largest time
 
 std::string text_or(const Fields& fields, std::string_view name, const std::string& otherwise = {}) {
   const std::string* found = fields.find_text(name);
@@ -40,7 +40,7 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
   return Whiskers{quantile(slowest, beside), quantile(slowest, 1 - beside), slowest.size()};
 }
 
-// Returns whether `is` is true for the schedule or for one of its variants, so that it reads the flag.
+// Returns whether `is` is true for the schedule or for one of its variants, which means that it uses the flag.
 bool reads(const std::string& name, bool (*is)(const Schedule&)) {
   const ScheduleTable all = all_schedules();
   const auto found = std::ranges::find(all, name, &Schedule::name);
@@ -322,8 +322,8 @@ Json RecordTables::pairs_json() const {
 
 namespace {
 
-// Returns the flags that describe a layer's shape, by the names of their columns. A switch has the cell that turns it
-// on, other flags have the value that may be left out.
+// Returns the flags that describe a layer's shape, by the names of their columns: for a switch the cell that turns it
+// on, for other flags the default value, which may be left out.
 Json shape_flags() {
   Json flags = Json::array();
   const LayerShape usual;

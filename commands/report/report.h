@@ -14,7 +14,7 @@ namespace moe::report {
 struct ReportOptions {
   std::vector<std::string> records;  // JSON Lines files, plain or gzipped
   std::string cluster;               // profile that prices the replays; empty: see replay_profile
-  int timelines = 8;                 // most layers that the page replays
+  int timelines = 8;                 // largest number of layers that the page replays
   std::string out = "report.html";
 };
 
@@ -31,7 +31,7 @@ Profile replay_profile(const std::string& name_or_file, const Run& run, const st
 /// Returns the profile without start-up times, so that a task's seconds are proportional to its size.
 Profile without_starts(Profile profile);
 
-// Warnings that a reader of the figures needs first.
+// Warnings shown at the top of the page.
 
 /// Returns [{"run", "level", "text", "cases"}], for each run the most severe first: wrong results, failures, violated
 /// rules of measuring, bad prices, schedules without a plan, and how the run was made. `cases` names some of the

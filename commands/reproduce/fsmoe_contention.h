@@ -6,7 +6,8 @@
 
 namespace moe::reproduce {
 
-inline constexpr double kMostContention = 2;  // at which sharing two networks is no better than taking turns
+inline constexpr double kMostContention =
+    2;  // with this factor, using two networks at once is no faster than in sequence
 
 /// Returns the readings with the contention in [1, kMostContention] at which fsmoe's mean speedup is the printed one,
 /// up to a relative 1e-3. It is 1 if fsmoe is no faster than printed even without contention, and kMostContention if

@@ -48,7 +48,7 @@ struct LinaStep {
   double efficiency_forward = 0, efficiency = 0;   // pipelining: computation's busy share while an AlltoAll runs
   int packing = 1;                                 // experts per device
   double utilization = 0;                          // computation's busy share of the step
-  double communication_s = 0;                      // all collectives, each alone
+  double communication_s = 0;                      // sum of all collectives' times without overlap
 };
 
 /// Returns none if rows are missing, and adds their names to `missing`.

@@ -16,9 +16,9 @@ std::string_view name_of(MontaStrategy strategy);
 
 /// The seconds of one task of each kind; volumes are bytes as the paper counts them.
 struct MontaTimes {
-  double alltoall = 0;   // of the whole volume for the baseline; of I / (N t) for O1 to O3
-  double allgather = 0;  // of I / N
-  double copy = 0;       // re-layout of I / N; 0 for N = 1
+  double alltoall = 0;   // time for the whole volume (baseline) or for I / (N t) (O1 to O3)
+  double allgather = 0;  // time for I / N
+  double copy = 0;       // time to change the layout of I / N; 0 for N = 1
 };
 
 /// Returns the seconds of a strategy with `chunks` chunks (baseline and O1: 1).
@@ -72,7 +72,7 @@ std::string_view schedule_of(MontaStrategy strategy);
 
 /// One layer's part of a training step, without the sums of gradients: seconds, and FLOPs of a rank.
 struct MontaStep {
-  double seconds = 0, exchange_s = 0, flops = 0;  // exchange_s: the time that its four exchanges add
+  double seconds = 0, exchange_s = 0, flops = 0;  // exchange_s: time that the layer's four exchanges add
   double share() const { return exchange_s / seconds; }
 };
 
@@ -109,8 +109,8 @@ class MontaLayer {
 /// Seconds of one layer with a sequence of 8K that CP cuts over the nodes; EP, CP and gradients share the link.
 struct MontaPriority {
   LayerCase shape;
-  double shared_s = 0;  // gradients share the link with AlltoAlls and CP's exchanges
-  double behind_s = 0;  // gradients only start while neither of these waits or runs
+  double shared_s = 0;  // seconds if gradients share the link with AlltoAlls and CP's exchanges
+  double behind_s = 0;  // seconds if gradients only start while neither of these waits or runs
 };
 MontaPriority monta_priority(const Profile& profile);
 

@@ -12,7 +12,7 @@ namespace moe::reproduce {
 namespace {
 
 struct Derivation {
-  std::string_view op, subject, name;  // in an assumption file; in the pricer's note; for a reader
+  std::string_view op, subject, name;  // the row's name in an assumption file, in the pricer's note, and in text
 };
 constexpr std::array<Derivation, 2> kDerivations{
     {{"allreduce", "intra allreduce", "AllReduce inside a node"},

@@ -11,7 +11,7 @@ struct ReproduceOptions {
   std::string assume;    // assumption NAME or FILE; empty: only numbers that papers print
   bool measure = false;  // adds a column of real runs, by default of those shipped with the program
   std::string records;   // file with other runs for that column
-  std::string runs;      // for `training`: a file with other steps
+  std::string runs;      // for `training`: file with other measured steps
   bool audit = false;    // computes every combination of FSMoE's open conventions
   bool all = false;      // computes every table, with and without the example assumptions, and the audit
   std::string write;     // with `all`: the Markdown file to write

@@ -15,12 +15,12 @@ inline constexpr std::array<std::string_view, 11> kStepCosts{
     "attention", "experts", "dense", "gate", "permute", "alltoall", "tp", "head", "sends", "optimizer", "bubble"};
 
 struct PredictedStep {
-  std::optional<double> step_s;  // none: `reason` tells why
+  std::optional<double> step_s;  // none: `reason` gives the reason
   std::string reason;
   std::map<std::string_view, double> costs;  // by kStepCosts
-  double hidden_s = 0;                       // of these, the time beside computation
-  double passes = 0;                         // passes of layers over micro-batches, on the stage with most layers
-  std::vector<std::string> notes;            // parts that the plan omits or replaces, and how it is priced
+  double hidden_s = 0;                       // part of these costs that overlaps with computation
+  double passes = 0;               // number of passes of layers over micro-batches, on the stage with most layers
+  std::vector<std::string> notes;  // parts that the plan omits or replaces, and how it is priced
 };
 /// Plans the run on the cluster of its GPUs and dispatcher, under DeepSpeed-MoE's schedule, and replays it.
 PredictedStep predicted_step(const PublishedRun& run);

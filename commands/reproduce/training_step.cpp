@@ -114,7 +114,8 @@ Step whole_step(const LayerPricer& pricer, const ModelShape& model) {
   Step step = replayed(pricer, model, longer);
   if (count > longer)
     step = step.continued(replayed(pricer, model, shorter), static_cast<double>(count - longer) / stages);
-  step.costs["bubble"] = std::max(0.0, step.seconds - step.busy_s);  // but for rounding
+  step.costs["bubble"] =
+      std::max(0.0, step.seconds - step.busy_s);  // clamped, because rounding may give a negative value
   return step;
 }
 

@@ -15,8 +15,8 @@ namespace moe::commands {
 
 struct ModelFlags {
   std::string model;                    // NAME or FILE; empty: the flags' layer
-  std::optional<int> layers;            // none: the model's, or 1
-  std::optional<int> micro_batches;     // each has the layer's batch; none: 1
+  std::optional<int> layers;            // number of layers; none: the model's, or 1
+  std::optional<int> micro_batches;     // number of micro-batches, each with the layer's batch; none: 1
   std::optional<std::string> pipeline;  // gpipe | 1f1b; none: 1f1b on one stage and with virtual stages, else gpipe
   std::optional<int> virtual_stages;    // model chunks per stage; none: 1
   /// Key of the framework whose rules count memory (trainer_of()); all but moetune's run several micro-batches as 1F1B.
@@ -27,17 +27,18 @@ struct ModelFlags {
 };
 
 struct ChosenModel {
-  std::string name;  // empty: a layer
+  std::string name;  // name of the model; empty: a layer
   ModelShape model;
   bool stack = false;      // planned as a model, even if it has one layer: ModelFlags::one_layer was false
-  int whole_layers = 1;    // layers of the whole model, whatever --layers is
-  int64_t vocabulary = 0;  // 0: unknown
+  int whole_layers = 1;    // layers of the whole model, independent of --layers
+  int64_t vocabulary = 0;  // tokens of the vocabulary; 0: unknown
   bool tied_embedding = false;
   ModelTraits traits = {};  // properties of the published model that plans leave out
   /// What differs on this cluster: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
   std::string on_cluster = {};
-  std::string origin = {};                        // "config.json of qwen3_moe"; empty: a model file
-  std::vector<std::string> replaced_mixers = {};  // of the published model (published_model.h)
+  std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
+  std::vector<std::string> replaced_mixers =
+      {};  // layers of the published model that plans treat as attention (published_model.h)
   /// FLOPs of the published model over those of the planned one, which may have more attention.
   double flops_share = 1;
 };

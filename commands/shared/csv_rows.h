@@ -1,5 +1,5 @@
 #pragma once
-// Rows of the CSV files that are shipped with the program, read column by column into members.
+// Reads rows of CSV files that are shipped with the program into structs, one member per column.
 #include <array>
 #include <fmt/ranges.h>
 #include <string>

@@ -1,6 +1,5 @@
 #pragma once
-// The schedules, groups and orders of micro-batches that other frameworks can run, for `tune` and
-// `export`.
+// The schedules, groups and orders of micro-batches that other frameworks can run, for `tune` and `export`.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -32,13 +31,13 @@ struct SettingName {
 
 /// A setting for a feature that no plan has.
 struct UnplannedSetting {
-  std::string_view key;         // the end of its name, after a dot; an argument has - instead of _
+  std::string_view key;         // last part of its name, after any dot; in arguments with - instead of _
   std::string_view planned;     // its value in all plans, besides null
   std::string_view why = {};    // why a training with another value cannot be planned; empty: the value is ignored
-  std::string_view under = {};  // the only value of --recompute with which it matters; empty: any
+  std::string_view under = {};  // value of --recompute under which the setting matters; empty: any
 };
 
-/// The value of a flag if a file does not set it. The value MP means that of --mp.
+/// The value of a flag that a file does not set. The value "MP" means the value of --mp.
 struct SettingDefault {
   std::string_view flag, value;
 };
@@ -52,8 +51,8 @@ struct SettingsFormat {
   std::span<const UnplannedSetting> unplanned;
 };
 
-/// A framework, with the schedules that it runs: `exact` ones as they are, `close` ones except for something that no
-/// record can price, which `but` names. If both are empty, it runs all schedules.
+/// A framework, and the schedules that it runs: those in `exact` as they are, those in `close` with one difference that
+/// has no price; `but` describes it. If both are empty, it runs all schedules.
 struct Framework {
   std::string_view name;
   std::string_view key;     // name for --framework
@@ -63,14 +62,15 @@ struct Framework {
   /// Returns a sentence for each property of a model's shape that the framework refuses. 0 layers: unknown.
   std::vector<std::string> (*refusals)(const ModelShape& model) = nullptr;
   std::span<const SettingsFormat> formats = {};  // export writes the first one
-  /// Whose rules say what its ranks keep of states and activations; none: unknown.
+  /// The trainer whose rules determine which states and activations its ranks keep; none: unknown.
   std::optional<Trainer> trainer = {};
 
   bool runs_all() const { return exact.empty() && close.empty(); }
   bool lists(std::string_view schedule) const {
     return std::ranges::find(exact, schedule) != exact.end() || std::ranges::find(close, schedule) != close.end();
   }
-  /// Returns the schedules to plan for it, in the order of all schedules: those that it runs exactly, if there are any.
+  /// Returns the schedules to plan for it, in the order of all schedules: the exact ones if there are any, else the
+  /// close ones.
   std::vector<const Schedule*> schedules() const;
 };
 
@@ -80,7 +80,8 @@ std::span<const Framework> frameworks();
 /// Returns the framework of that key, which must exist.
 const Framework& framework_of(std::string_view key);
 
-/// Returns whose rules count the memory of a framework's ranks: moetune's if none are known, or for an empty key.
+/// Returns the trainer whose rules count the memory of a framework's ranks; moetune's if they are unknown, or for an
+/// empty key.
 Trainer trainer_of(std::string_view key);
 
 /// Returns the reasons why the framework refuses the shape; empty if it runs it.

@@ -30,7 +30,7 @@ struct LayoutFile {
   std::vector<std::string> ignored = {};
   /// Sizes of the training's model by their flags; tune takes the model from other flags.
   std::vector<Said> sizes = {};
-  std::optional<int64_t> nodes = {}, ranks_per_node = {};  // of the training that the file starts; none: unknown
+  std::optional<int64_t> nodes = {}, ranks_per_node = {};  // nodes and ranks per node of the training; none: unknown
 
   /// Returns the file's value for the flag; null if there is none.
   const Said* find(std::string_view flag) const;

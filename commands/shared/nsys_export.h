@@ -37,8 +37,8 @@ struct NsysExport {
   std::string path;
   std::string host;                 // empty: unknown
   std::string started;              // start of the recording, UTC, ISO 8601; empty: unknown
-  std::vector<NsysRange> ranges;    // by thread, and by start within one; a range comes before those inside it
-  std::vector<NsysKernel> kernels;  // by start
+  std::vector<NsysRange> ranges;    // sorted by thread, then by start; a range precedes the ranges inside it
+  std::vector<NsysKernel> kernels;  // sorted by start
 };
 
 /// Returns the process of a globalTid, for comparison only: all bits but the last 24, which are the thread's.

@@ -38,8 +38,10 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer);
 
 /// The flags --trace, --trace-layers and --trace-micro-batches.
 struct TraceFlags {
-  std::string file;                                    // empty: no timeline is written
-  std::optional<int> layers = {}, micro_batches = {};  // numbers to show (TraceExtent); none: as many as open at once
+  std::string file;  // empty: no timeline is written
+  std::optional<int> layers = {},
+                     micro_batches =
+                         {};  // largest numbers to show (TraceExtent); none: as many as a browser opens quickly
 };
 
 /// Throws BadInput if the file exists and is no timeline, because it would be overwritten.

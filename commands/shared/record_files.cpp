@@ -67,7 +67,7 @@ Run run_of_documents(const std::string& text, const std::string& file) {
   try {
     for (const Json& model : documents)
       for (const Json& schedule : model.at("schedules")) run.cases.push_back(record_of(model, schedule, file));
-  } catch (const Json::exception&) {  // another document
+  } catch (const Json::exception&) {  // not a document of modelbench
     run.cases.clear();
   }
   require<BadInput>(!run.cases.empty(),
@@ -199,7 +199,7 @@ ModelShape model_of(const Fields& parameters, const std::string& at) {
                       "{}: windowed_layers: found '{}', expected 0 and 1 alone", at, layers);
     model.whole = whole_layers(layers, model.layers);
   }
-  const bool named = parameters.has("vocabulary");  // a layer's record has none
+  const bool named = parameters.has("vocabulary");  // only records of models have one
   model.step.planned = named || model.layers > 1 || model.micro_batches > 1 || model.shape.parallel.pp > 1;
   if (!named) return model;
   model.step.optimizer = OptimizerKind::adamw;

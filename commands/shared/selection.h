@@ -13,10 +13,11 @@ namespace moe::commands {
 
 inline constexpr std::string_view kDefaultCluster = "testbed-b";
 inline constexpr std::string_view kHostCluster = "host";
-inline constexpr std::string_view kAllSchedules = "all";  // schedules() for a layer, all_schedules() for some models
+inline constexpr std::string_view kAllSchedules =
+    "all";  // means schedules() for a layer, and all_schedules() for some models
 /// Whole systems, without the steps of papers' tables and without the restricted orders of wave.
 inline constexpr std::string_view kDefaultSchedules = "default";
-inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // for clusters that have no grid of their own
+inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // grid for clusters without one
 
 /// A layer and its groups by the flags; values that they leave open come from the layer file or the defaults.
 struct LayerFlags {
@@ -32,7 +33,7 @@ struct LayerFlags {
 
 struct Selection {
   std::string cluster{kDefaultCluster};
-  std::optional<int> nodes;  // number of nodes of the cluster's kind; none: the cluster's own
+  std::optional<int> nodes;  // number of nodes, each like the cluster's; none: the cluster's number
   std::string grid;          // empty: the cluster's grid
   std::string layer_file;    // empty: none
   LayerFlags layer;

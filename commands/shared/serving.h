@@ -15,12 +15,14 @@ namespace moe::commands {
 
 struct ServeFlags {
   bool serve = false;
-  std::vector<std::string> variants;               // empty: all
-  std::string routing;                             // file of a routing trace; empty: synthetic routing
-  std::optional<double> skew, correlation, drift;  // of the synthetic routing; none: the defaults of RoutingSource
-  std::optional<int> batches;     // batches of the synthetic routing to profile and to serve; none: the verb's default
-  std::optional<int> path, pack;  // none: kServePath, and the default of ServingSetup
-  std::optional<double> swap_gb_per_s;  // from host memory to a device; none: the default of ServingCosts
+  std::vector<std::string> variants;  // names of placements to serve; empty: all
+  std::string routing;                // file of a routing trace; empty: synthetic routing
+  std::optional<double> skew, correlation,
+      drift;                   // parameters of synthetic routing; none: the defaults of RoutingSource
+  std::optional<int> batches;  // batches of the synthetic routing to profile and to serve; none: the verb's default
+  std::optional<int> path,
+      pack;  // length of paths, and most experts on a device; none: kServePath, and the default of ServingSetup
+  std::optional<double> swap_gb_per_s;  // GB/s from host memory to a device; none: the default of ServingCosts
   std::string write_profile;            // CSV file for the profile of the paths; empty: none
 };
 inline constexpr int kServePath = 3, kServeBatches = 100;

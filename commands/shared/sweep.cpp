@@ -10,7 +10,8 @@
 namespace moe::commands {
 namespace {
 
-// Returns a key of all that determines a layer's prices. Heads do not, once they are divided among ranks.
+// Returns a key of all values that determine a layer's prices. The number of heads is not one of them, if the ranks can
+// share the heads evenly.
 std::string pricing_key(const LayerCase& c) {
   const ParallelShape& p = c.parallel;
   return fmt::format("{} {} {} {} {} {} {} {} {}", describe(c.layer), gradient_bytes(c), attention_flops(c),
@@ -36,8 +37,8 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
   return row;
 }
 
-// Returns a key of the numbers of experts that fit on a device. Layers with equal prices may differ in heads, and so in
-// memory.
+// Returns a key of the numbers of experts that fit on a device. Layers with equal prices may differ in heads, and
+// therefore in memory.
 std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   const auto packed = std::ranges::find_if(request.schedules, &Schedule::packs_experts);
   const auto capacity = capacity_of(request);
@@ -114,7 +115,7 @@ bool priced_by_weak_rows(const std::vector<SweepRow>& rows) {
 std::map<std::string, NotedLayers> noted_layers(const std::vector<SweepRow>& rows) {
   std::map<std::string, NotedLayers> noted;
   for (const SweepRow& row : rows) {
-    std::set<std::string> labels;  // so that a layer with several notes of one label counts once
+    std::set<std::string> labels;  // a set, because a layer with several notes of one label counts once
     for (const PriceNote& note : row.notes) {
       labels.insert(note.label());
       noted[note.label()].about.insert(note.about());

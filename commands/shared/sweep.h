@@ -17,10 +17,11 @@ namespace moe::commands {
 struct SweepRow {
   std::string layer;
   LayerCase shape;
-  double memory_bytes = 0;                       // needed on one rank to train the layer; results have their own
-  std::optional<Refusal> refusal;                // why it can't be shaped or priced on this cluster
-  std::vector<LayerResult> results;              // by schedule, in the order asked for; without those that are refused
-  std::map<std::string_view, Refusal> refusals;  // of schedules that this layer or profile does not allow
+  double memory_bytes = 0;           // bytes on one rank to train this row's shape; results have their own
+  std::optional<Refusal> refusal;    // why it can't be shaped or priced on this cluster
+  std::vector<LayerResult> results;  // results in the order of the requested schedules, without refused ones
+  std::map<std::string_view, Refusal>
+      refusals;  // reasons of schedules that this layer or profile does not allow, by name
   PriceNotes notes;
   bool is_planned() const { return !refusal; }
   const LayerResult* find(std::string_view schedule) const;
@@ -57,11 +58,11 @@ LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluste
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
-  double speedup = 0;   // mean of tutel's forward + backward over this one's, over the layers that have both; 0: none
-  int compared = 0;     // layers that have both
-  double of_bound = 0;  // mean over layers of the least bound of any swept schedule over this one's time
-  double of_own = 0;    // the same with the schedule's own bound
-  int apart = 0;        // layers with r_f != r_b
+  double speedup = 0;   // mean over layers of tutel's forward + backward over this schedule's; 0: no layer has both
+  int compared = 0;     // number of layers with a result of tutel and of this schedule
+  double of_bound = 0;  // mean over layers of the least lower bound of all swept schedules over this schedule's time
+  double of_own = 0;    // the same with this schedule's own lower bound
+  int apart = 0;        // number of layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // number of layers by degree
 };
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,

@@ -43,7 +43,7 @@ struct LayoutStep {
   std::vector<std::string> flags = {};     // the flags of tune that change: "--mp 1"
   std::vector<std::string> settings = {};  // the same changes as settings of the framework, if it has such settings
   TimedLayout layout = {};                 // after the change
-  bool is_rest = false;                    // the rest: several changes that are not taken one by one
+  bool is_rest = false;                    // several remaining changes, taken together
 };
 
 /// The way from the user's layout to the recommended plan. It has no steps if the layout cannot be planned, or if it
@@ -52,13 +52,13 @@ struct Walk {
   std::vector<std::string> flags = {};  // the flags that describe the user's layout
   TimedLayout own = {};
   std::vector<LayoutStep> steps = {};
-  bool in_time = true;  // false: the time was over before all changes were compared
+  bool in_time = true;  // false: the time ended before all changes were compared
 };
 
 /// A real run that checks the ranking.
 struct Trial {
   CaseRecord record;
-  bool current = false;  // a run of the schedule that the user has now
+  bool current = false;  // a run of the user's current schedule
 };
 
 struct Answer {
@@ -66,20 +66,22 @@ struct Answer {
   std::string place = {};    // where the plan would run: the cluster's name, and what its ranks are
   const commands::ChosenModel* chosen = nullptr;
   std::string name = {};                   // name of the layer or model in records
-  std::vector<std::string> defaults = {};  // flags for what the user left open (Subject::defaults)
+  std::vector<std::string> defaults = {};  // default flags that the user left open (Subject::defaults)
   const FoundShapes* shapes = nullptr;     // result of the search for a parallel shape; null: the shape was given
   const Profile* profile = nullptr;
   const FittedProfile* fitted = nullptr;  // the fit of new measurements; null: the profile was used as it is
   bool emulated = false;
-  double prices_slowdown = 1;  // core slowdown while prices were measured, over the best since (CoreTimes::over)
+  double prices_slowdown =
+      1;  // slowdown of cores while prices were measured, over their best since then (CoreTimes::over)
   const commands::Framework* framework = nullptr;  // the framework that the answer is for; null: all of them
   std::vector<RankedSchedule> ranking = {};
-  const OwnLayout* own = nullptr;                           // the user's layout; null: unknown
-  std::optional<RankedSchedule> current = {};               // the user's layout, if it has the answer's shape
-  std::optional<Walk> walk = {};                            // from the user's layout to the recommended plan
-  std::vector<FrameworkPlans> of_frameworks = {};           // plans of the frameworks that the answer is for
-  std::vector<Neighbour> neighbours = {};                   // degrees next to those of the first in the ranking
-  std::optional<commands::PublishedErrors> published = {};  // for training steps on such a GPU; none: no such data
+  const OwnLayout* own = nullptr;                  // the user's layout; null: unknown
+  std::optional<RankedSchedule> current = {};      // row of the user's layout, if it has the answer's shape
+  std::optional<Walk> walk = {};                   // from the user's layout to the recommended plan
+  std::vector<FrameworkPlans> of_frameworks = {};  // plans of the frameworks that the answer is for
+  std::vector<Neighbour> neighbours = {};          // degrees next to those of the first in the ranking
+  std::optional<commands::PublishedErrors> published =
+      {};  // errors of predicted training steps on this GPU; none: unknown
   std::vector<Trial> trials = {};
   int trial_layers = 0;                       // layers of the model that the trials ran
   std::optional<std::string> no_trials = {};  // why there are no trials; none: there are some
@@ -87,7 +89,7 @@ struct Answer {
   /// lines.
   int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
-  std::string next = {};  // command lines with which the user can continue, one a line
+  std::string next = {};  // command lines to continue with, one per line
 };
 
 /// Returns the trial of a schedule, or if `current` of the user's present one; null if it was not tried.

@@ -11,12 +11,12 @@ namespace moe::tuner {
 
 /// How much of an answer is printed.
 struct Detail {
-  bool all = true;        // every reason, every note on a price, and the table of shapes
-  int rows = 3;           // rows of the ranking besides baselines and trials; unless `all`, equal times count once
-  bool baselines = true;  // baselines are rows of the ranking; else they appear only with the frameworks that run them
+  bool all = true;  // shows every reason, every note on a price, and the table of shapes
+  int rows = 3;  // rows of the ranking besides baselines and trials; unless `all`, rows with equal times count as one
+  bool baselines = true;  // shows baselines in the ranking; false: only with the frameworks that run them
   bool blanks = true;     // blank lines between parts
-  bool brief = false;     // names few kinds of tasks, and does not count the schedules left out
-  bool tight = false;     // leaves out what another line or the long answer has too
+  bool brief = false;     // names fewer kinds of tasks, and does not count hidden schedules
+  bool tight = false;     // omits information that another line or the long answer has
   size_t plans = 6;       // number of frameworks' plans, if tight
 };
 

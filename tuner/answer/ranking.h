@@ -23,8 +23,8 @@ struct RankedSchedule {
   std::optional<Refusal> refusal;     // why it cannot be planned or priced, or does not fit; nothing below is set then
   int degree_forward = 0;
   std::pair<int, int> degrees_backward;  // the least and the largest degree of a model's layers
-  int64_t gar_in_moe_bytes = 0;          // of a layer: bytes of gradients sent inside its MoE part
-  int64_t gar_after_bytes = 0;           // bytes of gradients sent behind everything else
+  int64_t gar_in_moe_bytes = 0;          // for a layer: bytes of gradients sent inside its MoE part
+  int64_t gar_after_bytes = 0;           // bytes of gradients sent after everything else
   double forward_s = 0, backward_s = 0;
   /// Seconds of summing the gradients of replicated experts over EDP. The sum runs after the pass, and only schedules
   /// that pack experts have it in their plans.
@@ -32,7 +32,7 @@ struct RankedSchedule {
   /// Seconds that a model's output projection adds, which is in no plan (head_seconds); 0 if the model has none or the
   /// profile lacks the price, which `notes` then say.
   double head_s = 0;
-  double bound_s = 0;       // lower bound on the sum of these
+  double bound_s = 0;       // lower bound on the total time
   double gap = 0;           // upper bound on the share by which a better decision of this schedule may be faster
   double memory_bytes = 0;  // memory of one rank
   std::map<LaneKind, double> busy_s;  // work of each kind of lane, on the stage where it is largest
@@ -51,7 +51,7 @@ struct RankingRequest {
   const Profile& profile;
   DegreeChoice degrees;
   PricingOptions pricing;
-  const RankedSchedule* known = nullptr;  // a row of this request that is planned already
+  const RankedSchedule* known = nullptr;  // an earlier planned row of this request; null: none
   bool checked = true;  // checks plans of models (check_plan); a search for a shape, which times many, does not
   /// Deadline of rank() and neighbours(). Once rank() has a usable schedule, they skip a plan that would end after the
   /// deadline if it took as long as the longest plan so far.
@@ -70,7 +70,7 @@ inline constexpr double kEquallyFast = 0.01;
 /// The quantities that decide between equally fast plans.
 struct PlanCost {
   double total_s = 0, memory_bytes = 0;
-  int chunks = 0;  // forward and backward together
+  int chunks = 0;  // number of chunks of forward and backward together
 };
 PlanCost cost_of(const RankedSchedule& row);
 /// Returns the index of the plan to recommend: of the plans within kEquallyFast of the fastest, the one with the least
@@ -106,7 +106,7 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
 struct Neighbour {
   std::optional<Phase> phase;  // none: both phases, for a schedule with one degree
   int degree = 0;
-  double slower = 0;  // 0.02: 2 % longer
+  double slower = 0;  // relative increase of the time; 0.02: 2 % longer
 };
 /// Returns the neighbours that the schedule and the layer have and that are planned in time. The other phase is as free
 /// as before; for a model, the backward of every layer has a degree next to its own. The neighbours of `wave` are those

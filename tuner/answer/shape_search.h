@@ -26,8 +26,8 @@ struct RankedShape {
 /// The best plans of one framework.
 struct FrameworkPlans {
   const commands::Framework* framework = nullptr;
-  std::vector<RankedShape> rows = {};   // the preferred one first; of a search no other
-  std::optional<Refusal> refusal = {};  // why there are none
+  std::vector<RankedShape> rows = {};   // the preferred row first; a search for shapes gives only that one
+  std::optional<Refusal> refusal = {};  // reason why there are no rows
   /// Of a search: the share by which another plan may be faster, at most; infinite: time ended before all were counted.
   double gap = 0;
 };
@@ -37,11 +37,12 @@ struct FoundShapes {
   std::vector<std::string> pinned = {};  // flags that restrict the search, or "groups (--shape auto searches them)"
   /// The preferred plan, then the others by time: the fastest of each planned shape, and all plans on the front.
   std::vector<RankedShape> ranked;
-  std::optional<RankedShape> fastest = {};         // unless it is the preferred plan; faster by kEquallyFast at most
-  int shapes = 0;                                  // shapes that divide layers, ranks and samples
-  int too_large = 0;                               // shapes that exceed a rank's memory under every schedule
-  int refused = 0;                                 // shapes that every schedule refuses, or that lack a price
-  int unpriced = 0;                                // refused shapes that lack a price under some schedule
+  std::optional<RankedShape> fastest =
+      {};             // the fastest plan, if it is not the preferred one; at most kEquallyFast faster
+  int shapes = 0;     // shapes that divide layers, ranks and samples
+  int too_large = 0;  // shapes that exceed a rank's memory under every schedule
+  int refused = 0;    // shapes that every schedule refuses, or that lack a price
+  int unpriced = 0;   // refused shapes that lack a price under some schedule
   std::vector<FrameworkPlans> of_frameworks = {};  // requested frameworks, except those that run everything
   /// Why shapes were refused: each reason with the number of shapes that have it, the most frequent first.
   std::vector<std::pair<Refusal, int>> refusals = {};
@@ -63,7 +64,8 @@ struct ShapeRequest {
   DegreeChoice degrees = {};
   commands::LayerFlags fixed = {};  // requested groups and placement
   bool fixed_batch = false;         // the batch of a micro-batch is fixed
-  bool fixed_micro_batches = false, fixed_order = false, fixed_virtual_stages = false;  // these are fixed, too
+  bool fixed_micro_batches = false, fixed_order = false,
+       fixed_virtual_stages = false;  // these values are fixed by flags
   PricingOptions pricing = {true, "--nearest"};
   const commands::Framework* framework = nullptr;        // the framework whose shapes are searched; null: any
   std::span<const commands::Framework> frameworks = {};  // frameworks whose own best plans are searched too

@@ -10,7 +10,7 @@ namespace moe::tuner {
 
 struct MeasuredTarget {
   FittedProfile fitted;
-  std::string profile_path;  // where it was saved, or the file of a target that was measured before
+  std::string profile_path;  // path of the saved profile, or of the profile of a target that was measured before
 };
 
 struct Measuring {

@@ -26,8 +26,8 @@ namespace moe::tuner {
 namespace {
 
 constexpr size_t kBest = 2;           // schedules of the ranking that are run
-constexpr double kMostRunS = 40;      // longest time of all runs together; a deeper model is cut
-constexpr int kOtherPasses = 3;       // passes of a run beside the timed ones
+constexpr double kMostRunS = 40;      // seconds of all runs together; a model that takes longer runs fewer layers
+constexpr int kOtherPasses = 3;       // untimed passes of a run
 constexpr double kMemoryShare = 0.5;  // share of the free memory that the ranks on this machine may use
 
 class VerifiedAnswer {
@@ -160,7 +160,7 @@ class VerifiedAnswer {
   // experts.
   int layers_to_run(const commands::LayerJob& whole) const {
     const int chunks = model().split().chunks();
-    const bool offloads = model().shape.parallel.offload != Offload::none;  // which one layer alone does not
+    const bool offloads = model().shape.parallel.offload != Offload::none;  // one layer alone does not offload
     const int least = offloads ? std::min(std::max(chunks, 2), model().layers) : chunks;
     const auto half = [&](int layers) {  // all chunks of virtual stages have equally many layers
       return std::max(least, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);

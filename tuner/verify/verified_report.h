@@ -15,7 +15,7 @@ namespace moe::tuner {
 // How the measured times of a grid's layers agree with the predicted ones, and how the schedules compare. All figures
 // only use sound runs (ran_well).
 
-inline constexpr double kClearDifference = 0.02;  // predictions closer than this do not determine a ranking
+inline constexpr double kClearDifference = 0.02;  // relative; closer predictions do not count in the ranking
 
 /// Returns the records of all runs, including those of tried degrees.
 std::vector<const CaseRecord*> runs_of(const commands::LayerOutcome& outcome);
@@ -53,7 +53,7 @@ struct Agreement {
   double worst_slowdown = 1;                       // slowdown of a sound run's cores
   double fast_median = 0, fast_worst = 0;          // errors of sound runs on other cores
   int sound = 0;                                   // runs that these figures cover
-  int runs = 0;                                    // runs that should have run, without unsupported ones
+  int runs = 0;                                    // planned runs, without unsupported ones
 };
 
 /// How much longer runs took than predicted, as a share of all predicted times, by kind of task, the largest first. The
@@ -83,7 +83,7 @@ RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes);
 
 /// All of these figures, for text and JSON.
 struct RunFigures {
-  int layers = 0;  // layers that should have run
+  int layers = 0;  // number of layers that should have run
   Agreement agreement = {};
   Ranking ranking = {};
   ErrorParts errors = {};
