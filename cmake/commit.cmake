@@ -1,5 +1,5 @@
-# `cmake -D SOURCE=FOLDER -D HEADER=FILE -P commit.cmake` writes which commit the sources are of, and whether they were
-# changed since. FILE stays as it is where it says so already.
+# `cmake -D SOURCE=FOLDER -D HEADER=FILE -P commit.cmake` writes a header with the commit of the sources, and
+# whether they have uncommitted changes. FILE is not touched if its content is already right.
 execute_process(COMMAND git -C ${SOURCE} describe --always --dirty --abbrev=40 --exclude *
                 OUTPUT_VARIABLE state OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
 set(commit unknown)

@@ -1,5 +1,5 @@
-# CUDA where nvcc is found: MOETUNE_HAS_CUDA and CUDA::cudart; MOETUNE_HAS_NCCL and the target nccl where that is there
-# too. What needs them lies in folders named cuda or nccl; without them one absent.cpp takes a folder's place.
+# If nvcc is found, sets MOETUNE_HAS_CUDA and CUDA::cudart; if NCCL is found too, MOETUNE_HAS_NCCL and the target nccl.
+# Sources that need them are in folders named cuda or nccl; without them, absent.cpp is built in place of such a folder.
 set(MOETUNE_CUDA AUTO CACHE STRING "CUDA streams, kernels and NCCL: ON, OFF, or AUTO (where nvcc is found)")
 set_property(CACHE MOETUNE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(MOETUNE_HAS_CUDA OFF)
@@ -20,11 +20,11 @@ if(NOT CMAKE_CUDA_COMPILER)
   if(MOETUNE_CUDA STREQUAL "ON")
     message(FATAL_ERROR "MOETUNE_CUDA is ON but no CUDA compiler works here: put nvcc into PATH, or set CUDACXX")
   endif()
-  message(STATUS "CUDA: none (no nvcc that works)")
+  message(STATUS "CUDA: disabled (no working nvcc)")
   return()
 endif()
 
-# Machine code for what nvcc knows of these, and code that newer GPUs translate from the newest.
+# Machine code for those of these architectures that nvcc supports, and PTX of the newest for later GPUs.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known)
   foreach(architecture 80 90 100 120)
@@ -38,17 +38,17 @@ endif()
 if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CUDA_COMPILER_LAUNCHER)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
-# libtorch_cpu loads libcudart too: one runtime for both, so the shared one.
+# The shared runtime, because libtorch_cpu also loads libcudart, and both have to use the same.
 set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
 enable_language(CUDA)
-# CMake 3.25 does not know how nvcc is told.
+# CMake 3.25 does not know nvcc's flag for this.
 foreach(kind STANDARD EXTENSION)
   if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
     set(CMAKE_CUDA20_${kind}_COMPILE_OPTION -std=c++20)
   endif()
 endforeach()
 set(CMAKE_CUDA_STANDARD 20)
-string(APPEND CMAKE_CUDA_FLAGS " -t2")  # two architectures at once
+string(APPEND CMAKE_CUDA_FLAGS " -t2")  # compiles two architectures in parallel
 find_package(CUDAToolkit REQUIRED)
 if(NOT TARGET CUDA::cublasLt)
   message(FATAL_ERROR "The CUDA toolkit has no cuBLASLt: install libcublas-dev of its version, or pass "

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything that a GPU has to show of this checkout, on a machine without a network that has nvcc, CMake, ninja, g++
-# and torch; stage_dependencies.sh brings the rest. `cmake/gpu_day.sh --help` says how it is called.
+# Runs all GPU tests and measurements of this checkout, on a machine with nvcc, CMake, ninja, g++ and torch but without a
+# network; stage_dependencies.sh provides other libraries. `cmake/gpu_day.sh --help` prints the usage.
 set -uo pipefail
 
 script=$(readlink -f "${BASH_SOURCE[0]}")
@@ -9,7 +9,7 @@ build=$root/build/cuda
 work=$root/build/gpu_day
 logs=$work/logs
 records=$work/records
-built=$build/built_by_gpu_day  # by the last compile, which succeeded
+built=$build/built_by_gpu_day  # exists after a successful compilation
 most_packed=$((16 << 20)) most_log=$((1 << 20))
 
 # Part, stage, the most seconds that it may take, what it needs of the machine. The most telling come first; those up to
@@ -87,7 +87,7 @@ run_stage() {
   fi
   if [ -n "$within" ]; then
     left=$((within - SECONDS))
-    if [ "$left" -lt 5 ]; then  # what an earlier call found stands
+    if [ "$left" -lt 5 ]; then  # keeps the result of an earlier call
       unbegun=1
       [ -n "$(result_of "$stage")" ] || keep_result "$stage" unbegun 0 "--within $within left no time for it"
       return
@@ -105,7 +105,7 @@ run_stage() {
   keep_result "$stage" "$how" $((SECONDS - begun)) "$(grep . "$log" | tail -n 1 | sed -E 's/^(note|skipped): //')"
 }
 
-# Packs what there is; of records that are too large the largest stay behind.
+# Packs all results; if records are too large, leaves out the largest.
 pack() {
   local log packed=$work/packing.tar.gz largest
   rm -rf "$work/pack" && mkdir -p "$work/pack" "$out"
@@ -139,28 +139,28 @@ summary() {
 out=$work/packed within='' resume='' asked=()
 while [ $# -gt 0 ]; do
   case $1 in
-    --stage)  # of a process of its own, so that it can be ended
+    --stage)  # a separate process, so that it can be ended
       source "$root/cmake/gpu_stages.sh"
       "stage_$2"
       exit
       ;;
     --help | -h) usage; exit 0 ;;
     --out | --within)
-      [ $# -gt 1 ] || die "$1: found nothing behind it, expected a $([ "$1" = --out ] && echo folder || echo number)"
+      [ $# -gt 1 ] || die "$1: found no value after it, expected a $([ "$1" = --out ] && echo folder || echo number)"
       if [ "$1" = --out ]; then out=$2; else within=$2; fi
       shift
       ;;
     --resume) resume=1 ;;
-    -*) die "$1: unknown, expected one of: --within, --resume, --out, --help" ;;
+    -*) die "$1: found an unknown flag, expected one of: --within, --resume, --out, --help" ;;
     *) asked+=("$1") ;;
   esac
   shift
 done
 [[ -z "$within" || "$within" =~ ^[1-9][0-9]*$ ]] || die "--within: found '$within', expected seconds, a whole number"
 known=" all day $(awk '{print $1; print $2}' <<<"$stages" | awk '!seen[$0]++' | paste -sd ' ') "
-[ ${#asked[@]} -gt 0 ] || die "found no part, expected some of:${known% }"
+[ ${#asked[@]} -gt 0 ] || die "found no part, expected one or more of:${known% }"
 for part in "${asked[@]}"; do
-  [[ $known == *" $part "* ]] || die "found part '$part', expected some of:${known% }"
+  [[ $known == *" $part "* ]] || die "found part '$part', expected one or more of:${known% }"
 done
 if [[ " ${asked[*]} " == *" day "* ]]; then
   asked+=($of_day)
@@ -185,7 +185,7 @@ for one in "${chosen[@]}"; do
   read -r stage limit needs <<<"$one"
   [ -z "$resume" ] || [[ ! $(result_of "$stage" | cut -f 2) =~ ^(ok|skipped)$ ]] || continue
   run_stage "$stage" "$limit" "$needs"
-  pack  # whatever ends this call later
+  pack  # packs already now, in case this call is ended later
   summary >"$out/summary.txt"
 done
 cat "$out/summary.txt"

@@ -6,7 +6,7 @@ skip() { echo "skipped: $*"; exit 75; }
 note() { echo "note: $*"; }
 run() { echo "\$ $*"; "$@"; }
 
-# Prints where a tool of the toolkit is.
+# Prints the path of a tool of the CUDA toolkit.
 tool() {
   local place
   for place in "$(command -v "$1")" "$(dirname "$(nvcc_path)")/$1" /opt/nvidia/nsight-compute/*/"$1"; do
@@ -37,7 +37,7 @@ stage_configure() {
     sort -u | paste -sd ';')
   cd "$root" || exit
   rm -f "$built"
-  # An NCCL that was staged since is found anew.
+  # Searches NCCL again, because it may have been staged since the last call.
   run cmake --preset cuda -U 'NCCL_*' ${architectures:+"-DCMAKE_CUDA_ARCHITECTURES=$architectures"} || exit
   note "for ${architectures:-every architecture that nvcc knows}"
 }
@@ -45,7 +45,7 @@ stage_configure() {
 stage_compile() {
   rm -f "$built"
   cd "$root" && run cmake --build --preset cuda --parallel "$(nproc)" --target moetune moetune-run gpu_tests \
-    -- -k 0 || exit  # a GPU's time is scarce: all that fails is in one log
+    -- -k 0 || exit  # continues after errors, so that one log has all of them
   touch "$built"
   note "$(find "$build" -name '*.o' | wc -l) objects"
 }
@@ -59,7 +59,7 @@ stage_tests() {
   note "$passed passed, none skipped"
 }
 
-# Runs a verb into the records NAME; those of an earlier day make room, or with --resume are continued.
+# Runs a verb with the records NAME. Earlier records are replaced or, with --resume, continued.
 verb() {
   local name=$1 again=()
   shift
@@ -107,7 +107,7 @@ print("note:", ", ".join([f"{len(cases)} cases", *said]))
 PYTHON
 }
 
-# The name of this machine's GPU as presets have it, "h100"; none where there is no preset of its kind.
+# Prints the name of this machine's GPU in presets, such as "h100"; nothing if no preset has this GPU.
 gpu_name() {
   local name
   for name in h200 h100 b200 a100; do
@@ -186,7 +186,7 @@ stage_models() {
   note_cases gpt-2-dense gpt-2 qwen3
 }
 
-# Runs a verb of four ranks, which share one GPU where the NCCL of the build lets them.
+# Runs a verb with four ranks, which share one GPU if the build's NCCL allows it.
 four_ranks() {
   local name=$1 verb_name=$2
   shift 2
@@ -220,7 +220,7 @@ sanitized() {
   sanitizer=$(tool compute-sanitizer) || { echo "$sanitizer"; exit 75; }
   run "$sanitizer" --tool "$what" --error-exitcode 9 "$build/tests/$test" --gtest_filter="$filter"
   local code=$? refused
-  if [ "$code" != 0 ]; then  # 9: it found an error
+  if [ "$code" != 0 ]; then  # 9: the tool found an error
     refused=$(grep -m 1 -E 'Internal Sanitizer Error|not supported|No attachable process' "$log")
     [ "$code" = 9 ] || [ -z "$refused" ] || skip "$refused"
     exit "$code"
@@ -254,7 +254,7 @@ stage_occupancy() {
   local metrics=sm__warps_active.avg.pct_of_peak_sustained_active,launch__occupancy_limit_registers
   metrics+=,dram__throughput.avg.pct_of_peak_sustained_elapsed,launch__registers_per_thread,gpu__time_duration.sum
   : >"$csv"
-  # It would hold the clocks at their base.
+  # Otherwise ncu would fix the clocks at their base frequency.
   run "$profiler" --clock-control none --target-processes all --filter-mode per-launch-config --launch-count 2 \
     --kernel-name-base demangled --kernel-name 'regex:moe::' --metrics "$metrics" --csv --log-file "$csv" \
     "$build/moetune" microbench --kernels --device cuda --repetitions 1 --out "$records/occupancy.jsonl" --overwrite

@@ -1,5 +1,5 @@
-# LibTorch, whose CPU half runs layers: where it is, and fetching it. Sourced by ./moetune and, where a package is
-# installed, by moetune-run.
+# Finds or downloads LibTorch, whose CPU part runs layers. Sourced by ./moetune and, in installed packages, by
+# moetune-run.
 torch_release=2.11.0
 cache=${XDG_CACHE_HOME:-${HOME:-/}/.cache}/moetune
 
@@ -8,20 +8,21 @@ die() { say "$@"; exit 2; }
 
 make_cache() {
   mkdir -p "$cache" 2>/dev/null && [ -w "$cache" ] ||
-    die "$cache can't be written, expected a folder for downloads; XDG_CACHE_HOME names another"
+    die "$cache cannot be written, expected a folder for downloads; set XDG_CACHE_HOME to use another one"
 }
 
-# Succeeds where version $1 will do to build with: the one we fetch or a later one.
+# Succeeds if version $1 is at least the version that would be downloaded.
 torch_fits() { [ "$(printf '%s\n' "$1" "${torch_release%.*}" | sort -V | head -n 1)" = "${torch_release%.*}" ]; }
 
-# The folder (include/, lib/) of the LibTorch to use: a named one, else Python's, else the one fetched before.
+# Prints the folder (include/, lib/) of the LibTorch to use: that of MOETUNE_TORCH_DIR, else Python's, else a downloaded
+# one.
 torch_dir() {
   local dir version
   local find="import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"
   for dir in "${MOETUNE_TORCH_DIR:-}" "$(cd / && python3 -c "$find" 2>/dev/null || true)" \
     "$cache/torch-$torch_release/torch"; do
     [ -e "$dir/include/ATen/ATen.h" ] && [ -e "$dir/lib/libtorch_cpu.so" ] || continue
-    # A wheel says which it is in version.py, an archive of the C++ half in build-version.
+    # A wheel has its version in version.py, an archive for C++ in build-version.
     version=$(sed -n "s/^__version__ = '\([0-9.]*\).*/\1/p" "$dir/version.py" 2>/dev/null ||
       sed 's/[^0-9.].*//' "$dir/build-version" 2>/dev/null || true)
     ! torch_fits "$version" || { echo "$dir"; return; }
@@ -29,7 +30,7 @@ torch_dir() {
   return 1
 }
 
-# The first Python that has module $1.
+# Prints the first Python that has module $1.
 python_with() {
   local python
   for python in python3 /usr/bin/python3; do "$python" -c "import $1" 2>/dev/null && echo "$python" && return; done
@@ -61,7 +62,7 @@ fetch_torch() {
     --disable-pip-version-check --no-cache-dir --no-compile --no-deps --target "$target.part" --only-binary=:all: \
     --implementation cp --python-version 3.11 --abi cp311 "${platforms[@]}" "torch==$torch_release" \
     'nvidia-cuda-cupti~=13.0' 'nvidia-cuda-runtime~=13.0' >&2 ||
-    { rm -rf "$target.part"; die "could not fetch LibTorch (see above)"; }
+    { rm -rf "$target.part"; die "could not download LibTorch (see above)"; }
   (cd "$target.part" && rm -rf tmp bin functorch torchgen torch/lib/libtorch_{cuda,python,nvshmem}* &&
     find torch -mindepth 1 -maxdepth 1 ! -name include ! -name lib ! -name version.py -exec rm -rf {} +)
   mv -T "$target.part" "$target"

@@ -15,7 +15,7 @@ if(MOETUNE_TESTS)
 endif()
 
 # moe_library(NAME SOURCES ... [DEPENDS ...] [PRECOMPILED json_headers] [COLD]): one static library a folder; headers
-# are included from the root. COLD: it compiles a third faster, and nobody waits for what it computes.
+# are included from the root. COLD: optimises less, which compiles a third faster, for code whose speed does not matter.
 function(moe_library name)
   cmake_parse_arguments(ARG "COLD" "PRECOMPILED" "SOURCES;DEPENDS" ${ARGN})
   if(NOT ARG_PRECOMPILED)
@@ -35,8 +35,8 @@ function(moe_library name)
   endif()
 endfunction()
 
-# AddressSanitizer takes frames on the stacks of fibers, of which the emulation of GPUs makes its threads, for those of
-# functions that have returned.
+# The emulation of GPUs runs its threads as fibers, whose stack frames AddressSanitizer mistakes for those of functions
+# that have returned.
 set(of_fibers "ASAN_OPTIONS=detect_stack_use_after_return=0")
 
 # hung_after(NAME SECONDS): how long a test may take before it counts as hung; three times that under sanitizers.
@@ -52,9 +52,9 @@ function(moe_test name)
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPENDS;LABELS" ${ARGN})
   if("gpu" IN_LIST ARG_LABELS)
     set_property(GLOBAL APPEND PROPERTY gpu_tests ${name})
-    set(usual_timeout 240)  # time on a GPU is dear
+    set(usual_timeout 240)  # GPU time is expensive
   else()
-    set(usual_timeout 900)  # of a test that hangs: busy machines take their time
+    set(usual_timeout 900)  # only hung tests reach it; tests are slow on busy machines
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT ${usual_timeout})
@@ -63,7 +63,7 @@ function(moe_test name)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} fmt::fmt GTest::gtest_main moe_warnings)
   target_compile_definitions(${name} PRIVATE MOETUNE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_precompile_headers(${name} REUSE_FROM test_headers)
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # a third less to compile, and as fast to run
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiles a third faster, and tests run as fast
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" SKIP_RETURN_CODE 77)
   hung_after(${name} ${ARG_TIMEOUT})

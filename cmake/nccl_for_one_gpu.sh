@@ -27,11 +27,11 @@ while [ $# -gt 0 ]; do
   case $1 in
     --help | -h) usage; exit 0 ;;
     --prefix | --sources)
-      [ $# -gt 1 ] || die "$1: found nothing behind it, expected a folder"
+      [ $# -gt 1 ] || die "$1: found no value after it, expected a folder"
       if [ "$1" = --prefix ]; then prefix=$2; else sources=$2; fi
       shift
       ;;
-    -*) die "$1: unknown, expected one of: --prefix, --sources, --help" ;;
+    -*) die "$1: found an unknown flag, expected one of: --prefix, --sources, --help" ;;
     *) architecture=$1 ;;
   esac
   shift
@@ -46,7 +46,7 @@ nvcc=$(command -v "${CUDACXX:-nvcc}" || command -v "${CUDA_HOME:-/usr/local/cuda
   die "found no nvcc in PATH, CUDACXX, CUDA_HOME or /usr/local/cuda, expected a CUDA toolkit" 77
 known=$("$nvcc" --list-gpu-arch)
 grep -qx "compute_$architecture" <<<"$known" ||
-  die "found architecture $architecture, expected one that $nvcc knows: $(paste -sd ' ' <<<"$known")"
+  die "found architecture $architecture, expected one that $nvcc supports: $(paste -sd ' ' <<<"$known")"
 
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/moetune-nccl-XXXXXX")
 trap 'rm -rf "$scratch"' EXIT
@@ -58,7 +58,7 @@ fi
 number() { sed -nE "s/^NCCL_$1 *:= *([0-9]+).*/\1/p" "$sources/makefiles/version.mk" 2>/dev/null || true; }
 version=$(number MAJOR).$(number MINOR).$(number PATCH)
 [[ $version =~ ^[0-9]+\.[0-9]+\.[0-9]+$ ]] ||
-  die "--sources: found no makefiles/version.mk in $sources, expected NCCL's"
+  die "--sources: found no makefiles/version.mk in $sources, expected the sources of NCCL"
 [ "$(printf '%s\n' "$version" 2.30 | sort -V | head -n 1)" = 2.30 ] ||
   die "--sources: found NCCL $version, expected 2.30 or later, which puts several ranks on one GPU"
 

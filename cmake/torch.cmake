@@ -18,7 +18,7 @@ if(NOT torch_dir)
 endif()
 if(NOT EXISTS "${torch_dir}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "LibTorch not found. Run `./moetune test`, which fetches it, or pass -DMOETUNE_TORCH_DIR=DIR "
-                      "(DIR holds include/ and lib/), or build what needs none: cmake --preset plan")
+                      "(DIR holds include/ and lib/), or build only the planning half: cmake --preset plan")
 endif()
 file(GLOB torch_version_file "${torch_dir}/version.py" "${torch_dir}/build-version")
 list(GET torch_version_file 0 torch_version_file)
@@ -41,7 +41,7 @@ foreach(library c10 torch_cpu)
   add_library(${library} SHARED IMPORTED GLOBAL)
   set_target_properties(${library} PROPERTIES IMPORTED_LOCATION "${torch_dir}/lib/lib${library}.so")
 endforeach()
-# The OpenMP that libtorch_cpu itself loads: a second one would have threads of its own.
+# The OpenMP library that libtorch_cpu loads, because a second library would start its own threads.
 file(GLOB torch_openmp "${torch_dir}/lib/libgomp*.so*" "${torch_dir}/../torch.libs/libgomp*.so*")
 list(APPEND torch_openmp gomp)
 list(GET torch_openmp 0 torch_openmp)

@@ -36,15 +36,15 @@ trap 'rm -rf "$scratch"' EXIT
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation "${options[@]}" \
   --wheel-dir "$scratch" "$root"
 "$python" -m auditwheel repair --only-plat "${theirs[@]}" --wheel-dir "$scratch/repaired" "$scratch"/*.whl \
-  >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; die "auditwheel refuses the wheel"; }
+  >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; die "auditwheel repair failed (see above)"; }
 wheel=$(basename "$scratch"/repaired/*.whl)
-[[ $wheel == *-manylinux_* ]] || die "$wheel: found no manylinux tag; auditwheel show says why"
+[[ $wheel == *-manylinux_* ]] || die "$wheel: found no manylinux tag in its name; run auditwheel show for the reason"
 if [ -n "$of_torch" ]; then
   "$of_torch" -m venv --without-pip "$scratch/venv"
   dirname "$torch" >"$("$scratch/venv/bin/python3" -c 'import site; print(site.getsitepackages()[0])')/torch.pth"
   "$python" -m pip --python "$scratch/venv/bin/python3" install --quiet --disable-pip-version-check --no-deps \
     --no-index "$scratch/repaired/$wheel"
-  env -u MOETUNE_TORCH_LIBRARY -u PYTHONPATH "$scratch/venv/bin/python3" - <<'end' || die "$wheel: a layer does not run"
+  env -u MOETUNE_TORCH_LIBRARY -u PYTHONPATH "$scratch/venv/bin/python3" - <<'end' || die "$wheel: a layer failed to run (see above)"
 import torch
 from moetune.torch import MoELayer
 layer = MoELayer(batch=2, seq=8, model_dim=16, hidden=24, heads=4, experts=4, schedule="fsmoe", degrees=2)

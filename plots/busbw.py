@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Bus bandwidth of collectives by size, as nccl-tests defines it: what a link carries, over the time."""
+"""Bus bandwidth of collectives by size, as nccl-tests defines it: bytes on a link over the time."""
 import style
 from fits import MIB, emulation_of, series_of
 from records import BadInput, Records, one_value

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How much lanes slow each other down: the factors and stalls of a profile's [contention], as a matrix."""
+"""Slowdown of lanes by each other: the factors and stalls of a profile's [contention], as a matrix."""
 import style
 from records import BadInput, read_profile
 from style import plt
@@ -12,7 +12,7 @@ def matrix_of(profile, path):
     """Returns (lanes, factors, stalls); factors and stalls by (slowed, by)."""
     table = profile.get("contention")
     if not isinstance(table, dict) or not table:
-        raise BadInput(f"{path}: contention: found no such table, expected a profile whose lanes slow each other")
+        raise BadInput(f"{path}: contention: found no table of this name, expected a profile with contention of lanes")
     factors, stalls = {}, {}
     for key, value in table.items():
         slowed, between, by = key.removesuffix(STALL).partition("_by_")

@@ -6,7 +6,7 @@ from style import plt
 from timelines import lanes_of
 
 IDLE, IDLE_COLOUR = "no task", "#ffffff"
-SLACK = 1e-9  # share of the whole time: starts and ends that differ by less are equal
+SLACK = 1e-9  # share of the whole time below which differences of starts and ends count as zero
 LEAST_LABEL = 2.5  # per cent: narrower parts have no figure
 
 
@@ -17,7 +17,7 @@ def path_of(case):
     tasks = [(start, end, lane, task) for lane, found in lanes_of(case).items() for start, end, task in found
              if end > start]
     if not tasks:
-        raise BadInput(f"{case.where}: timeline: found no task that takes time, expected some")
+        raise BadInput(f"{case.where}: timeline: found no task that takes time, expected at least one")
     last = max(end for _, end, _, _ in tasks)
     same, steps = SLACK * last, []
     here = max(tasks, key=lambda task: task[1])

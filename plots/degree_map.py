@@ -7,7 +7,7 @@ from records import BadInput, Records, chosen, one_value
 from style import plt
 
 BESIDE = 7  # points
-MOST, LEVELS = 8, 30.0  # schedules in one picture; per cent, above which all is one colour
+MOST, LEVELS = 8, 30.0  # most schedules in one picture; per cent above which all values have the same colour
 
 
 def times_of(cases, schedule):

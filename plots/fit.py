@@ -85,7 +85,7 @@ def main():
     cases = records.of("op/", "moetune microbench")
     series = series_of(cases)
     if not series:
-        raise BadInput(f"{options.records}: key: found no op/... with status ok, expected records of a microbench")
+        raise BadInput(f"{options.records}: key: found no op/... with status ok, expected records of microbench")
     lines = known_lines(series, options)
     columns = [names for panel in range(len(PANELS)) if (names := [n for n in series if series[n][0] == panel])]
     longest = max(len(names) for names in columns)

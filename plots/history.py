@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What cases took over many commits, and the changes in it: `moetune history DIR` runs this.
+"""Times of cases over many commits, and the changes in them: `moetune history DIR` runs this script.
 
 Prints the changes of each series as JSON; draws the series with --out. A change is where a kernel change-point search
 (ruptures' KernelCPD: PELT with a Gaussian kernel) splits the log values into segments of three runs or more. The
@@ -63,9 +63,9 @@ def read(path):
             document = json.load(file)
         values = [[float(point["value_s"]) for point in series["points"]] for series in document["series"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"{path}: found no series ({error}), expected what `moetune history` hands on") from None
+        raise BadInput(f"{path}: found no series ({error}), expected those that `moetune history` passes") from None
     if any(not (math.isfinite(value) and value > 0) for series in values for value in series):
-        raise BadInput(f"{path}: value_s: found a value that is no time, expected finite seconds above 0")
+        raise BadInput(f"{path}: value_s: found a value that is not a time, expected finite seconds above 0")
     return document, values
 
 
@@ -106,7 +106,7 @@ def picture(document, values, changes, options):
 
 def main():
     parser = style.arguments("What cases took over many commits, and the changes in it.", "history.py series.json")
-    parser.add_argument("series", help="FILE that `moetune history` hands on")
+    parser.add_argument("series", help="FILE with the series that `moetune history` passes")
     options = parser.parse_args()
     document, values = read(options.series)
     least = document.get("least_runs", 0)

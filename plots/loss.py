@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A model's loss step by step, of each schedule, beside what no model of its text can go below."""
+"""A model's loss step by step under each schedule, and the lower bounds that its text sets."""
 import math
 
 from matplotlib.ticker import MaxNLocator

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What fills the memory of a rank: the parts of `moetune memory --json`, stacked."""
+"""The memory of a rank by part: `moetune memory --json` as stacked bars."""
 import json
 
 import style

@@ -233,5 +233,5 @@ def number_in(text):
     """Returns the number at the beginning of a label: 8 for "8K"."""
     digits = "".join(c for c in text if c.isdigit() or c == ".")
     if not digits:
-        raise BadInput(f"label {text!r}: found no number, expected one")
+        raise BadInput(f"label {text!r}: found no number at its beginning, expected one")
     return float(digits)

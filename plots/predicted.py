@@ -26,7 +26,8 @@ def pairs_of(cases, path):
     pairs = [Pair(case) for case in cases
              if case["status"] == "ok" and "total_s" in case["summary"] and "total_s" in case["prediction"]]
     if not pairs:
-        raise BadInput(f"{path}: total_s: found none in summary and prediction of a run that is ok, expected some")
+        raise BadInput(f"{path}: total_s: found no run with status ok that has it in summary and prediction, "
+                       "expected at least one")
     return pairs
 
 

@@ -84,7 +84,7 @@ def main():
     cases = [case for case in cases if case["status"] == "ok"]
     variants = [Variant(case) for case in cases]
     if not variants:
-        raise BadInput(f"{options.records}: status: found no variant that is ok, expected some")
+        raise BadInput(f"{options.records}: status: found no variant that is ok, expected at least one")
     how = "predicted"
     if any(variant.predicted for variant in variants):
         how = "measured, emulated cluster" if cases[0].get("emulated") else "measured"

@@ -67,7 +67,7 @@ def main():
     cases = chosen(cases, names, options.records)
     ratios, layers = ratios_of(cases, options.baseline, options.records, part)
     if not ratios:
-        raise BadInput(f"--schedule: found none beside {options.baseline!r} that was priced, expected one at least")
+        raise BadInput(f"--schedule: found no priced schedule besides {options.baseline!r}, expected at least one")
     ratios = by_mean(ratios)
     curves = len(ratios) <= MOST_CURVES
     colours = {name: style.schedule_style(name)[0] for name in ratios} if curves else {}

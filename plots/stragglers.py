@@ -15,7 +15,8 @@ def medians_of(case):
              and all(isinstance(value, (int, float)) and value > 0 for row in rows for value in row)
              and len({len(row) for row in rows}) == 1)
     if not whole:
-        raise BadInput(f"{case.where}: samples.total_s: found {str(rows)[:24]}, expected iterations of as many ranks")
+        raise BadInput(f"{case.where}: samples.total_s: found {str(rows)[:24]}, expected equally many ranks "
+                       "in every iteration")
     return [statistics.median(values) for values in zip(*rows)]
 
 
@@ -26,7 +27,8 @@ def shares_of(cases, path):
             if case["status"] == "ok" and "total_s" in case.get("samples", {})]
     runs = [(schedule, medians) for schedule, medians in runs if len(medians) > 1]
     if not runs:
-        raise BadInput(f"{path}: samples: found no run with total_s of several ranks, expected some with status ok")
+        raise BadInput(f"{path}: samples: found no run with status ok and total_s of several ranks, "
+                       "expected at least one")
     ranks = statistics.mode(len(medians) for _, medians in runs)
     shares = [(schedule, [value / statistics.median(medians) - 1 for value in medians]) for schedule, medians in runs
               if len(medians) == ranks]

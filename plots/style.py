@@ -1,4 +1,4 @@
-"""How every picture looks, how it is written, and how a script begins and ends."""
+"""The common style of pictures, and the beginning and end of every script."""
 import argparse
 import os
 import sys
@@ -92,7 +92,7 @@ class Arguments(argparse.ArgumentParser):
     """Reports usage errors in one line, as everywhere in moetune."""
 
     def error(self, message):
-        raise BadInput(f"{message}; --help lists what is expected")
+        raise BadInput(f"{message}; --help lists the expected arguments")
 
 
 def arguments(description, example):

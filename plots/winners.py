@@ -78,7 +78,7 @@ def main():
     cases = chosen(cases, options.schedule, options.records)
     layers = totals_of(cases, part)
     if not layers:
-        raise BadInput(f"{options.records}: status: found no layer that is ok, expected some")
+        raise BadInput(f"{options.records}: status: found no layer that is ok, expected at least one")
     cells = cells_of(layers)
     rows, columns = (len({place[i] for place in cells}) for i in (0, 1))
     figure, axes = plt.subplots(figsize=(3.6 + 0.72 * max(columns, 4), 2 + 0.32 * max(rows, 4)))

@@ -411,7 +411,8 @@ std::vector<std::string> launched(std::vector<std::string> words, const Command&
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!started) return {};  // --help was requested
   const RanksFlags& ranks = started->ranks;
-  require<BadInput>(ranks.backend != Backend::local, "--backend: found local with launch, expected gloo or nccl");
+  require<BadInput>(ranks.backend != Backend::local,
+                    "--backend: found local with launch, expected gloo or nccl, whose ranks are processes");
   require<BadInput>(!ranks.rank && !ranks.ranks,
                     "launch: found --rank or --ranks after --, expected --ranks N before --");
   require<BadInput>(ranks.ranks_per_node == 0 || options.ranks % ranks.ranks_per_node == 0,

@@ -84,7 +84,7 @@ class NcclScript(unittest.TestCase):
         for words, code, line in (
                 (["75"], 2, "found architecture 75, expected one that "),
                 (["hopper"], 2, "found architecture 'hopper'"),
-                (["--fast"], 2, "--fast: unknown"), (["--sources"], 2, "--sources: found nothing behind it"),
+                (["--fast"], 2, "--fast: found an unknown"), (["--sources"], 2, "--sources: found no value after it"),
                 (["--sources", self.root, "90"], 2, "found no makefiles/version.mk")):
             said = self.call(*words, code=code)
             self.assertIn(line, said)

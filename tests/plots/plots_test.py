@@ -265,7 +265,8 @@ class BadInput(InScratch):
         self.write(text_of("serving.jsonl").replace('"alltoall_p99_s"', '"alltoall_p98_s"', 1))
         self.expect_refusal("serving", ["bad.jsonl"], "bad.jsonl:2: prediction.alltoall_p99_s: found None, expected")
         self.write(text_of("serving.jsonl").replace('"status":"ok"', '"status":"error"'))
-        self.expect_refusal("serving", ["bad.jsonl"], "bad.jsonl: status: found no variant that is ok, expected some")
+        self.expect_refusal("serving", ["bad.jsonl"],
+                            "bad.jsonl: status: found no variant that is ok, expected at least one")
 
     def test_samples_of_ranks(self):
         self.write(text_of("verified.jsonl").replace('"total_s":[[', '"total_s":[[0,', 1))

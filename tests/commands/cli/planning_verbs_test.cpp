@@ -99,7 +99,7 @@ TEST_F(PlanningVerbs, MemoryThatDoesNotFitSaysWhatWould) {
               std::string::npos)
         << out;
   }
-  EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("with less kept"), std::string::npos);
+  EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("smaller if less is kept"), std::string::npos);
 }
 
 TEST_F(PlanningVerbs, MemoryAsJson) {

@@ -118,7 +118,7 @@ TEST_F(CaseLists, OfTheProjectAreRead) {
 
 TEST_F(CaseLists, RefuseWithFileLineAndKey) {
   const std::string launch = "schema = 1\n[[launch]]\nname = \"a\"\ncommand = \"list\"\n";
-  EXPECT_NE(error_of("schema = 1\n").find("launch: found none"), std::string::npos);
+  EXPECT_NE(error_of("schema = 1\n").find("launch: found no [[launch]]"), std::string::npos);
   EXPECT_NE(error_of(launch + "[[launch]]\nname = \"a\"\ncommand = \"list\"\n").find(":6: "), std::string::npos);
   EXPECT_NE(error_of(launch + "[[waiver]]\ncase = \"a\"\nreason = \"r\"\nuntil = \"2030-02-30\"\n").find("until"),
             std::string::npos);
