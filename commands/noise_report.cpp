@@ -115,8 +115,8 @@ RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, 
   for (const std::string& text : flags.stragglers) noise.stragglers.push_back(straggler_of(text));
   if (flags.zipf) {
     require<BadInput>(!shape.layer.capacity_factor,
-                      "--zipf: found a capacity factor, with which every rank sends its full capacity however tokens "
-                      "are routed; expected --capacity-factor none");
+                      "--zipf: found a capacity factor, with which every rank always sends its full capacity, "
+                      "expected --capacity-factor none");
     const GatePart& gate = gate_of(shape.layer);
     require<BadInput>(!gate.fills_evenly(), "--zipf: found --gate {}, which fills every expert alike", gate.name);
     for (int layer = 0; layer < layers; ++layer)

@@ -66,7 +66,7 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                     "--network: found '{}', expected inter or intra", o.network);
   if (!o.dtype.empty()) dtype_from(o.dtype, "--dtype");
   require<BadInput>(is_profile_name(o.cluster), "--cluster: found '{}', expected {}", o.cluster, kProfileName);
-  require<BadInput>(!o.out.empty(), "--out: found none, expected a file for what is imported");
+  require<BadInput>(!o.out.empty(), "--out: found none, expected a file for the imported records");
   require_other_file(o.out, o.files);
   require_other_file(o.out, {o.map});
 }

@@ -182,7 +182,7 @@ void dump_layers(const std::string& folder, World& world, std::span<measure::Ran
     manifest["vocabulary"] = plan.vocabulary;
     manifest[kLoss] = loss;
   }
-  write_whole_file(folder + "/manifest.json", "a file for what was dumped",
+  write_whole_file(folder + "/manifest.json", "a file for the manifest",
                    [&](std::ostream& out) { out << document_text(manifest) << '\n'; });
 }
 
