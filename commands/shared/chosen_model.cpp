@@ -71,7 +71,8 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.model.dense = model.dense.of(chosen.model.layers);
   require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
-  if (chosen.model.dense.hidden > 0) dense_case(chosen.model.shape, chosen.model.dense.hidden);  // checks
+  if (chosen.model.dense.hidden > 0)
+    dense_case(chosen.model.shape, chosen.model.dense.hidden);  // throws if MP doesn't divide the dense layer
   if (chosen.model.shape.layer.window > 0)
     chosen.model.whole = whole_layers(windowed_layers, chosen.model.layers);
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
