@@ -45,7 +45,7 @@ std::string shape_of_model(const std::string& path) {
     const Model m = read_model(path);
     const std::string experts = m.layer.experts > 0 ? fmt::format("{} experts", m.layer.experts) : "an expert a node";
     const std::string shared = m.layer.shared_hidden > 0 ? fmt::format(" and {} shared", m.layer.shared_hidden) : "";
-    return fmt::format("{}, M {}, {} of H {}{} ({}), k {}, L {}, {}", count_layers(m.layers, m.dense.of(m.layers)),
+    return fmt::format("{}, M {}, {} of H {}{} ({}), k {}, L {}, {}", count_layers(m.layers, m.dense.expand(m.layers)),
                        m.layer.model_dim, experts, m.layer.hidden, shared, name_of(m.layer.ffn), m.layer.top_k,
                        m.layer.seq, name_of(m.layer.dtype));
   } catch (const BadInput& error) {
@@ -68,9 +68,9 @@ Json models() {
 }
 
 /// Cuts a text to one line of the terminal.
-std::string cut(std::string text) {
+std::string shortened(std::string text) {
   text.resize(std::min(text.find('\n'), text.size()));
-  const auto room = static_cast<size_t>(limited_output_columns(kMostColumns) - kIndentAndName);
+  const auto room = static_cast<size_t>(limited_output_columns(kMaxColumns) - kIndentAndName);
   return text.size() <= room ? text : text.substr(0, text.find_last_of(' ', room - 3)) + " ..";
 }
 
@@ -103,7 +103,7 @@ int run_list(const ListOptions& options) {
   for (const auto& [kind, rows] : all.items()) {
     fmt::print("{}\n", kind);
     for (const Json& row : rows)
-      fmt::print("  {:<24} {}\n", row["name"].get<std::string>(), cut(row["summary"].get<std::string>()));
+      fmt::print("  {:<24} {}\n", row["name"].get<std::string>(), shortened(row["summary"].get<std::string>()));
   }
   return 0;
 }

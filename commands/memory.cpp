@@ -25,7 +25,7 @@ MemoryReport report_of(const MemoryOptions& o) {
   MemoryRequest& r = report.request;
   r.shape = chosen.model.shape;
   if (r.shape.parallel.trainer == Trainer::torchtitan && !o.selection.layer.zero)
-    r.shape.parallel.zero = kMostZeroStage;  // FSDP over all replicas
+    r.shape.parallel.zero = kMaxZeroStage;  // FSDP over all replicas
   r.layers = chosen.model.layers;
   r.dense = chosen.model.dense;
   report.whole = chosen.model.whole;
@@ -168,7 +168,7 @@ std::optional<MemoryRequest> parm_request(const GridLayer& layer, Rounding round
   return r;
 }
 
-std::vector<ParmCount> ways_to_count() {
+std::vector<ParmCount> count_methods() {
   std::vector<ParmCount> ways;
   for (const bool optimizer : {false, true}) {
     for (const ActivationModel model : kModels) ways.push_back({model, false, optimizer, {}});
@@ -242,7 +242,7 @@ Json to_json(const MemoryReport& report) {
 
 ParmCounts count_parm_layers(const std::vector<Grid>& grids, const ParmAssumptions& assumptions) {
   ParmCounts out;
-  out.counts = ways_to_count();
+  out.counts = count_methods();
   for (const Grid& grid : grids) {
     for (const GridLayer& layer : grid.layers) {
       if (assumptions.table4_groups && layer.parallel && std::min(layer.parallel->mp, layer.parallel->esp) < 2)

@@ -9,11 +9,11 @@ namespace moe::commands {
 namespace {
 
 /// Returns a number of parameters as text: "30.53 B", "912.3 M".
-std::string shown_count(double count) {
+std::string count_text(double count) {
   return count >= 1e9 ? fmt::format("{:.2f} B", count / 1e9) : fmt::format("{:.1f} M", count / 1e6);
 }
 
-std::string shown_flops(double flops) { return fmt::format("{:.4g} GFLOP", flops / 1e9); }
+std::string flops_text(double flops) { return fmt::format("{:.4g} GFLOP", flops / 1e9); }
 
 std::string describe_attention(const PublishedModel& m) {
   if (const auto& l = m.latent)
@@ -88,7 +88,7 @@ Json to_json(const PublishedModel& m, const Model& planned) {
   json["planned_parameters"] = or_null(of_plans.parameters);
   json["forward_flops_per_token"] = or_null(counts.forward_flops);
   json["flops_per_token"] = or_null(3 * counts.forward_flops);
-  json["left_out"] = left_out_of_plans(m);
+  json["left_out"] = unplanned_properties(m);
   json["ignored_keys"] = m.ignored_keys;
   json["toml"] = model_toml(planned);
   return json;
@@ -98,14 +98,14 @@ void print_line(std::string_view name, const std::string& text) { fmt::print("  
 
 void print_counts(const PublishedModel& m, const Model& planned) {
   const ModelCounts counts = count_model(m), of_plans = count_model(published_model(planned));
-  print_line("parameters", fmt::format("{}{}; plans have {}", shown_count(counts.parameters),
+  print_line("parameters", fmt::format("{}{}; plans have {}", count_text(counts.parameters),
                                        m.vocabulary > 0 ? "" : " without its ends, whose vocabulary is unknown",
-                                       shown_count(of_plans.parameters)));
-  print_line("active", fmt::format("{}, {} without the embedding", shown_count(counts.active),
-                                   shown_count(counts.active - counts.embedding)));
-  if (counts.mtp > 0) print_line("MTP modules", fmt::format("{} more, not counted above", shown_count(counts.mtp)));
+                                       count_text(of_plans.parameters)));
+  print_line("active", fmt::format("{}, {} without the embedding", count_text(counts.active),
+                                   count_text(counts.active - counts.embedding)));
+  if (counts.mtp > 0) print_line("MTP modules", fmt::format("{} more, not counted above", count_text(counts.mtp)));
   print_line("FLOPs", fmt::format("{} a token forward, {} forward and backward, at L = {}",
-                                  shown_flops(counts.forward_flops), shown_flops(3 * counts.forward_flops), m.seq));
+                                  flops_text(counts.forward_flops), flops_text(3 * counts.forward_flops), m.seq));
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ int run_model(const ModelOptions& options) {
   print_line("attention", describe_attention(m));
   print_line("experts", describe_experts(m));
   if (m.experts > 0) print_counts(m, planned);
-  const std::vector<std::string> left_out = left_out_of_plans(m);
+  const std::vector<std::string> left_out = unplanned_properties(m);
   if (!left_out.empty()) fmt::print("\nplans leave out, or replace:\n");
   for (const std::string& line : left_out) fmt::print("  - {}\n", line);
   fmt::print("\n{}", model_toml(planned));

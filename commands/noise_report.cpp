@@ -173,7 +173,7 @@ CaseRecord record_of(std::string key, const LayerResult& result, const Fields& p
 
 constexpr int kSweptDegrees = 64;  // largest degree of the sweep, which has a record for each
 
-int most_degree(const Schedule& schedule, const LayerPricer& pricer) {
+int max_degree(const Schedule& schedule, const LayerPricer& pricer) {
   return schedule.degrees == DegreePolicy::one ? 1 : std::min(kSweptDegrees, largest_degree(pricer));
 }
 
@@ -203,7 +203,7 @@ CaseRecord timeline_record(const LayerResult& result, const Plan& plan, const Ti
 std::vector<CaseRecord> degree_records(const Schedule& schedule, const LayerPricer& pricer, const Fields& parameters) {
   std::vector<CaseRecord> records;
   LayerSearch search;
-  for (int r = 1; r <= most_degree(schedule, pricer); ++r) {
+  for (int r = 1; r <= max_degree(schedule, pricer); ++r) {
     const LayerResult result = search.tune(schedule, pricer, {r, r});
     const std::string key = fmt::format("degrees/{}/{}", schedule.name, r);
     CaseRecord& record = records.emplace_back(record_of(key, result, parameters));

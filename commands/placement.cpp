@@ -15,17 +15,17 @@ constexpr size_t kShownGroups = 2;  // groups of each dimension in the table
 constexpr int kShownRanks = 4;      // ranks of a group
 
 /// Returns a group as text: "0-7", "0 8 16 24", "0 8 .. 56".
-std::string shown(const std::vector<int>& group) {
+std::string group_text(const std::vector<int>& group) {
   const int size = static_cast<int>(group.size());
   if (size > 1 && group.back() - group.front() == size - 1) return fmt::format("{}-{}", group.front(), group.back());
   if (size <= kShownRanks) return fmt::format("{}", fmt::join(group, " "));
   return fmt::format("{} {} .. {}", group[0], group[1], group.back());
 }
 
-std::string shown(const std::vector<std::vector<int>>& groups) {
+std::string group_text(const std::vector<std::vector<int>>& groups) {
   std::string text;
   for (size_t i = 0; i < std::min(groups.size(), kShownGroups); ++i)
-    text += fmt::format("{}[{}]", text.empty() ? "" : " ", shown(groups[i]));
+    text += fmt::format("{}[{}]", text.empty() ? "" : " ", group_text(groups[i]));
   return text + (groups.size() > kShownGroups ? " .." : "");
 }
 
@@ -69,7 +69,7 @@ void print_groups(const Placement& p) {
   for (const PlacedDimension& d : p.dimensions) {
     const auto groups = groups_of(p, d);
     table.add({std::string(d.name), fmt::format("{}", d.size), fmt::format("{}", d.stride),
-               fmt::format("{}", groups.size()), std::string(name_of(d.network)), shown(groups)});
+               fmt::format("{}", groups.size()), std::string(name_of(d.network)), group_text(groups)});
   }
   fmt::print("{} ranks in the order [TP/SP, EP, CP, PP, DP], TP/SP fastest\n\n{}\n", p.ranks, table.text());
   fmt::print("an EP group trains {} at once\n", counted(p.ep_mini_batch, "sequence"));

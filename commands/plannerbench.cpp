@@ -33,10 +33,10 @@ double peak_mib() {
   return static_cast<double>(usage.ru_maxrss) / 1024;
 }
 
-benchmark::Counter a_second(double count) { return {count, benchmark::Counter::kIsRate}; }
+benchmark::Counter per_second(double count) { return {count, benchmark::Counter::kIsRate}; }
 
 // Returns the structure twice, one after the other.
-Structure twice(const Structure& once) {
+Structure repeated_twice(const Structure& once) {
   Structure both = once;
   const int tasks = static_cast<int>(once.tasks.size());
   for (Task task : once.tasks) {
@@ -78,7 +78,7 @@ void bench_tune(benchmark::State& state, const Layer& layer) {
   const auto layers = static_cast<double>(grid.layers.size()), schedules = static_cast<double>(all.size());
   state.counters["layers"] = layers;
   state.counters["schedules"] = schedules;
-  state.counters["searches/s"] = a_second(layers * schedules);
+  state.counters["searches/s"] = per_second(layers * schedules);
   state.counters["peak_MiB"] = peak_mib();
 }
 
@@ -102,18 +102,18 @@ void bench_plain(benchmark::State& state, const Layer& layer) {
   const Replay replay(*layer.plan.structure);
   std::vector<double> ends;
   for ([[maybe_unused]] const auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
-  state.counters["tasks/s"] = a_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
+  state.counters["tasks/s"] = per_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
 }
 
 void bench_fluid(benchmark::State& state, const Layer& layer) {
   const FluidReplay replay(*layer.plan.structure, networks_of(layer.plan.groups), {1.2, 1.1, 1.15, 1.05, 1.1, 1.05});
   std::vector<double> ends;
   for ([[maybe_unused]] const auto _ : state) benchmark::DoNotOptimize(replay.makespan(layer.seconds, ends));
-  state.counters["tasks/s"] = a_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
+  state.counters["tasks/s"] = per_second(static_cast<double>(state.iterations()) * static_cast<double>(ends.size()));
 }
 
 void bench_ranks(benchmark::State& state, const Layer& layer) {
-  const RankReplay replay(twice(*layer.plan.structure), large_cluster());
+  const RankReplay replay(repeated_twice(*layer.plan.structure), large_cluster());
   RankNoise noise;
   noise.jitter = Jitter::lognormal;
   noise.coefficient = 0.05;
@@ -124,7 +124,7 @@ void bench_ranks(benchmark::State& state, const Layer& layer) {
   const auto ranks = static_cast<double>(replay.ranks()), tasks = static_cast<double>(replay.tasks());
   state.counters["ranks"] = ranks;
   state.counters["tasks"] = tasks;
-  state.counters["task-ranks/s"] = a_second(static_cast<double>(state.iterations()) * ranks * tasks);
+  state.counters["task-ranks/s"] = per_second(static_cast<double>(state.iterations()) * ranks * tasks);
 }
 
 constexpr int kWaveMicroBatches = 8;
@@ -145,14 +145,14 @@ void bench_wave_order(benchmark::State& state, const Layer& layer) {
   state.counters["layers"] = model.layers;
 }
 
-constexpr int kServingDevices = 64, kServedExperts = 256, kMostServed = 8;
+constexpr int kServingDevices = 64, kServedExperts = 256, kMaxServed = 8;
 
 // Places experts whose popularity follows Zipf's law, for one layer of a served batch.
 void bench_placement(benchmark::State& state, const Layer&) {
   std::vector<double> popularity;
   for (int e = 1; e <= kServedExperts; ++e) popularity.push_back(1e5 / e);
   for ([[maybe_unused]] const auto _ : state)
-    benchmark::DoNotOptimize(place_experts(popularity, kServingDevices, kMostServed));
+    benchmark::DoNotOptimize(place_experts(popularity, kServingDevices, kMaxServed));
 }
 
 // Prints one row for each figure, with its limit.

@@ -14,7 +14,7 @@ namespace {
 
 void write_records(const SimulateOptions& o, const Profile& profile, const Fields& parameters,
                    const std::vector<ServedVariant>& all) {
-  RecordWriter writer(o.out, {o.asked, {profile.file, o.serve.routing}, {}});
+  RecordWriter writer(o.out, {o.invocation, {profile.file, o.serve.routing}, {}});
   for (const ServedVariant& served : all) writer.append_new(record_of(served, parameters));
   writer.end();
 }

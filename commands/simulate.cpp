@@ -49,12 +49,12 @@ SimulatedLayer simulate_one(const Schedule& schedule, const LayerPricer& pricer,
 
 std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, const Profile& profile) {
   const auto bound_s = [](const SimulatedLayer* s) { return s->result.bound.total_s(); };
-  const double least_s = bound_s(*std::ranges::min_element(fastest_first, {}, bound_s));
+  const double min_s = bound_s(*std::ranges::min_element(fastest_first, {}, bound_s));
   const auto tutel =
       std::ranges::find(fastest_first, "tutel", [](const SimulatedLayer* s) { return s->result.schedule; });
   Table table({"schedule", "r_f", "r_b", "total ms", "over tutel", "fwd ms", "bwd ms", "MoE ms", "of bound",
                "of own bound", "a rank needs"});
-  table.leave_out_first({"MoE ms", "of own bound", "bwd ms", "fwd ms"}, "--wide");
+  table.hide_first({"MoE ms", "of own bound", "bwd ms", "fwd ms"}, "--wide");
   table.join_equal_rows("--wide");
   for (const SimulatedLayer* s : fastest_first) {
     const LayerResult& r = s->result;
@@ -63,7 +63,7 @@ std::string table_text(const std::vector<const SimulatedLayer*>& fastest_first, 
                fmt::format("{}", r.decision.degree_backward), fmt::format("{:.3f}", total_s * 1e3),
                tutel == fastest_first.end() ? "-" : fmt::format("{:.3f}x", (*tutel)->result.total_s() / total_s),
                fmt::format("{:.3f}", r.forward_s * 1e3), fmt::format("{:.3f}", r.backward_s * 1e3),
-               fmt::format("{:.3f}", (r.moe_forward_s + r.moe_backward_s) * 1e3), percent(least_s / total_s),
+               fmt::format("{:.3f}", (r.moe_forward_s + r.moe_backward_s) * 1e3), percent(min_s / total_s),
                percent(bound_s(s) / total_s),
                human_bytes(r.memory.total()) + (fits(r, profile).value_or(true) ? "" : ", does not fit")});
   }
@@ -119,8 +119,9 @@ void write_records(const SimulateOptions& options, const LayerPricer& pricer, co
       std::ranges::move(degree_records(find_schedule(s.result.schedule), pricer, parameters),
                         std::back_inserter(records));
   const std::string& layer = options.selection.layer_file;
-  RecordWriter writer(options.out,
-                      {options.asked, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
+  RecordWriter writer(
+      options.out,
+      {options.invocation, {pricer.profile().file, layer.empty() ? "" : find_config("layers", layer)}, {}});
   for (const CaseRecord& record : records) writer.append_new(record);
   writer.end();
 }
@@ -206,7 +207,7 @@ int run_simulate(const SimulateOptions& options) {
   if (options.serve.serve) return run_serve(options);
   if (!options.plan.empty()) return run_simulate_plan(options);
   check_flags(options.noise);
-  if (!options.model.one_layer()) return run_simulate_model(options);
+  if (!options.model.is_one_layer()) return run_simulate_model(options);
   check_one_layer(options);
   const Profile profile = commands::chosen_profile(options.selection);
   const LayerCase shape = commands::framework_model(options.model, options.selection, profile).model.shape;
@@ -303,7 +304,7 @@ std::string described(const ModelShape& model) {
 void print_text(const commands::ChosenModel& chosen, const Profile& profile, const std::vector<SimulatedModel>& all) {
   std::string head = fmt::format("{} on {} ({} x {}): {}\n", chosen.name.empty() ? "layer" : chosen.name, profile.name,
                                  counted(profile.nodes, "node"), profile.ranks_per_node, described(chosen.model));
-  if (!chosen.on_cluster.empty()) head += fmt::format("on {}: {}\n", profile.name, chosen.on_cluster);
+  if (!chosen.model_on_cluster.empty()) head += fmt::format("on {}: {}\n", profile.name, chosen.model_on_cluster);
   if (!chosen.replaced_mixers.empty())
     head += fmt::format("planned as attention over all tokens: {}\n", fmt::join(chosen.replaced_mixers, ", "));
   if (chosen.vocabulary > 0) head += "without the output projection, which tune adds\n";
@@ -311,10 +312,10 @@ void print_text(const commands::ChosenModel& chosen, const Profile& profile, con
   fmt::print("{}", fitted_text(head));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
                "after backward", "a rank needs", "fits"});
-  table.leave_out_first({"after backward", "of own bound", "search gap", "of bound"}, "--wide");
+  table.hide_first({"after backward", "of own bound", "search gap", "of bound"}, "--wide");
   table.join_equal_rows("--wide");
   const auto tutel = std::ranges::find(all, "tutel", [](const SimulatedModel& s) { return s.result.schedule; });
-  const double least_s =
+  const double min_s =
       std::ranges::min_element(all, {}, [](const SimulatedModel& s) { return s.result.bound_s; })->result.bound_s;
   std::vector<const SimulatedModel*> fastest_first;
   for (const SimulatedModel& s : all) fastest_first.push_back(&s);
@@ -328,7 +329,7 @@ void print_text(const commands::ChosenModel& chosen, const Profile& profile, con
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(chosen.model, r),
                fmt::format("{:.3f}", seconds * 1e3),
                tutel == all.end() ? "-" : fmt::format("{:.3f}x", tutel->result.total_s() / seconds),
-               percent(least_s / seconds), percent(r.bound_s / seconds), r.exact() ? "exact" : percent(r.gap()),
+               percent(min_s / seconds), percent(r.bound_s / seconds), r.exact() ? "exact" : percent(r.gap()),
                human_bytes(static_cast<double>(s->tail_bytes)), human_bytes(s->memory.total()),
                !profile.memory_bytes ? "unknown"
                : reason              ? "no"

@@ -28,7 +28,7 @@ struct SimulateOptions {
   std::string save_plan;       // file for the plan of one schedule; empty: not saved
   std::string out;             // file of the records; empty: none
   bool sweep_degrees = false;  // also writes one record for each degree; needs `out`
-  Asked asked;
+  Invocation invocation;
 };
 
 /// The requested schedules that the case or the profile does not allow. They are shown as rows with a reason instead of

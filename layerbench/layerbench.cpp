@@ -33,16 +33,16 @@ struct BenchedLayer {
 
 Workload workload_of(const LayerbenchOptions& options) { return Workload(options.workload, "--workload"); }
 
-measure::Drag drag_of(const LayerbenchOptions& options, const commands::Target& target) {
-  const measure::Drag drag = measure::drag_from(options.slow, "--slow");
-  if (options.slow.empty()) return drag;
+measure::InjectedSlowdown injected_slowdown_of(const LayerbenchOptions& options, const commands::Target& target) {
+  const measure::InjectedSlowdown injected = measure::injected_slowdown_from(options.slow, "--slow");
+  if (options.slow.empty()) return injected;
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
   require<BadInput>(options.device == DeviceKind::cpu,
                     "--slow: found --device cuda, expected cpu, whose streams are threads");
   require<BadInput>(!target.emulated, "--slow: found {}, which is emulated: paces hide it; expected host, or processes",
                     target.cluster.name);
-  require<BadInput>(drag.rank < ranks, "--slow: found rank {}, expected one of {}", drag.rank, ranks);
-  return drag;
+  require<BadInput>(injected.rank < ranks, "--slow: found rank {}, expected one of {}", injected.rank, ranks);
+  return injected;
 }
 
 bool graphs_of(const LayerbenchOptions& options, const commands::Target& target) {
@@ -72,8 +72,8 @@ void require_runs(const LayerShape& layer, const LayerbenchOptions& options, con
 }
 
 // Grids that papers plan with unrounded capacity run with ragged capacity.
-BenchedLayer of_grid(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options,
-                     const commands::Target& target) {
+BenchedLayer grid_layer(const GridLayer& layer, const Grid& grid, const LayerbenchOptions& options,
+                        const commands::Target& target) {
   const Profile& cluster = target.cluster;
   LayerFile base;
   base.layer = layer.shape;
@@ -140,7 +140,7 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
   std::vector<BenchedLayer> layers;
   for (const size_t i : commands::pick_layers(shapes, all ? static_cast<int>(shapes.size()) : options.layers))
     if (options.only.empty() || is_named(grid.layers[i]))
-      layers.push_back(of_grid(grid.layers[i], grid, options, target));
+      layers.push_back(grid_layer(grid.layers[i], grid, options, target));
   return layers;
 }
 
@@ -152,7 +152,7 @@ class Layerbench {
         jobs_(commands::jobs_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(commands::records_path(options.out, "layerbench", target_.file_name()),
-                                     options.asked, files_read())) {
+                                     options.invocation, files_read())) {
     commands::share_done(target_, writer_);
   }
 
@@ -172,16 +172,16 @@ class Layerbench {
     for (const BenchedLayer& layer : layers_) {
       const double begin_s = now_s(), amount = work_of(layer);
       results.outcomes.push_back(outcome_of(layer));
-      if (amount > 0) work.did(kLayers, amount, now_s() - begin_s);
+      if (amount > 0) work.record_done(kLayers, amount, now_s() - begin_s);
       if (several) progress->at(work.share());
     }
-    if (several) progress->done();
+    if (several) progress->finish();
     writer_.end();
     return results;
   }
 
  private:
-  bool of_grid() const { return !options_.selection.grid.empty(); }
+  bool grid_layer() const { return !options_.selection.grid.empty(); }
 
   // Returns the work of running the layer, for the progress estimate; 0 if it is refused or its records exist already.
   double work_of(const BenchedLayer& layer) const {
@@ -190,7 +190,7 @@ class Layerbench {
 
   std::optional<commands::LayerOutcome> known(const BenchedLayer& layer) const {
     const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.file.empty();
-    return of_grid() && !runs_anew ? commands::known_outcome(job_of(layer), writer_) : std::nullopt;
+    return grid_layer() && !runs_anew ? commands::known_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
   std::vector<std::string> files_read() const {
@@ -224,7 +224,7 @@ class Layerbench {
             .graphs = graphs_of(options, target),
             .profile = profile_of(options),
             .workload = workload_of(options),
-            .drag = drag_of(options, target)};
+            .injected = injected_slowdown_of(options, target)};
   }
 
   commands::LayerJob job_of(const BenchedLayer& layer) const {
@@ -235,7 +235,7 @@ class Layerbench {
     job.plan = layer.plan;
     if (layer.plan) job.schedules = {&find_schedule(layer.plan->schedule)};
     job.predicted = options_.predict;
-    const std::string folder = of_grid() ? options_.dump + "/" + layer.name : options_.dump;
+    const std::string folder = grid_layer() ? options_.dump + "/" + layer.name : options_.dump;
     job.settings.inspect = commands::inspection_of(options_.dump.empty() ? "" : folder, options_.record_routing);
     return job;
   }
@@ -261,7 +261,7 @@ class Layerbench {
     // A plan's file may hold a different plan than the schedule that it names, so it has records of its own.
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
-    if (!of_grid()) return commands::run_layer_job(job, parameters);
+    if (!grid_layer()) return commands::run_layer_job(job, parameters);
     if (layer.refusal)
       return commands::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refusal->text());
     return commands::run_or_record_why(job, parameters);

@@ -42,7 +42,7 @@ struct LayerbenchOptions : commands::RunOptions {
   std::string slow;      // KIND:FACTOR[:RANK], slowed on purpose (rank_run.h); empty: nothing
   std::string against;   // what the layer is compared with instead: "torch" (commands/torch_peer.h); empty: nothing
   bool json = false;
-  Asked asked;
+  Invocation invocation;
 };
 
 /// Runs the verb and returns its exit code. `processes`: the processes of the run, one rank each, which all call it;

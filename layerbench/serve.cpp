@@ -50,7 +50,7 @@ class ServeBench {
         variants_(commands::chosen_variants(options.serve)),
         served_(commands::served_case(request(), target_.cluster)),
         writer_(target_.open_records(commands::records_path(options.out, "layerbench", target_.file_name()),
-                                     options.asked, {options.serve.routing})) {
+                                     options.invocation, {options.serve.routing})) {
     commands::share_done(target_, writer_);
     setup_ = commands::serving_setup(options.serve);
     const LayerShape& layer = served_.shape.layer;
@@ -79,12 +79,12 @@ class ServeBench {
                                {.shape = runs_,
                                 .emulated = target_.emulated,
                                 .list_length = setup_.list_length,
-                                .most_experts = setup_.most_experts,
+                                .max_experts = setup_.max_experts,
                                 .seed = options_.seed,
                                 .timeout_s = options_.timeout_s,
                                 .ranks = target_.ranks,
                                 .progress = [&](double share) { progress ? progress->at(share) : void(); }});
-    if (progress) progress->done();
+    if (progress) progress->finish();
     for (size_t i = 0; i < all_.size(); ++i) {
       all_[i].measured = batches[i].result;
       all_[i].measured->host_bytes = all_[i].predicted.host_bytes;
@@ -139,7 +139,7 @@ class ServeBench {
     document["emulated"] = target_.emulated;
     document["dilation"] = dilation_;
     document["tokens_alike"] = setup_.weight;
-    const auto alike = ranked_alike();
+    const auto alike = ranks_agree();
     document["ranked_as_predicted"] = alike ? Json(*alike) : Json();
     return document_text(document);
   }
@@ -172,7 +172,7 @@ class ServeBench {
     std::vector<double> popularity;
     costs.estimate_s = seconds_of([&] { popularity = paths.estimate(own, paths.length(), 0); });
     costs.schedule_s = costs.reschedule_s =
-        seconds_of([&] { place_experts(popularity, served_.shape.parallel.ep, setup_.most_experts); });
+        seconds_of([&] { place_experts(popularity, served_.shape.parallel.ep, setup_.max_experts); });
     if (options_.serve.swap_gb_per_s) return;
     const auto bytes = static_cast<size_t>(Serving(pricer, setup_).expert_bytes());
     const std::vector<std::byte> from(bytes, std::byte{1});
@@ -191,13 +191,13 @@ class ServeBench {
   }
 
   std::string ranking() const {
-    const auto alike = ranked_alike();
+    const auto alike = ranks_agree();
     if (!alike) return "fewer than two valid variants to rank";
     return *alike ? "variants are ranked as predicted" : "variants are not ranked as predicted";
   }
 
   // None if fewer than two variants are valid; a single one that was asked for is ranked alike.
-  std::optional<bool> ranked_alike() const {
+  std::optional<bool> ranks_agree() const {
     std::vector<size_t> order = valid_variants();
     if (order.size() < std::min<size_t>(2, all_.size())) return std::nullopt;
     std::vector<size_t> measured = order;

@@ -45,7 +45,7 @@ std::vector<std::string> row_of(const CaseRecord& record) {
   return row;
 }
 
-bool on_gpu(std::span<const CaseRecord> records) {
+bool has_gpu_kernels(std::span<const CaseRecord> records) {
   return std::ranges::any_of(records, [](const CaseRecord& record) {
     return record.parameters.has("device") && text(record, "device") == name_of(DeviceKind::cuda);
   });
@@ -63,8 +63,8 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
   if (json)
     fmt::print("{}\n", document_text(Json{{"records", path}, {"kernels", list}}));
   else
-    fmt::print("{}; a kernel's fastest sample\n{}\nrecords: {}\n", on_gpu(records) ? "one GPU" : "float32, one thread",
-               table.text(), path);
+    fmt::print("{}; a kernel's fastest sample\n{}\nrecords: {}\n",
+               has_gpu_kernels(records) ? "one GPU" : "float32, one thread", table.text(), path);
   for (const CaseRecord& record : records) require_right(record);
   return kOk;
 }
@@ -73,7 +73,7 @@ int run_kernel_bench(const MicrobenchOptions& options) {
   const bool of_gpu = options.device == DeviceKind::cuda;
   if (of_gpu) make_device(DeviceKind::cuda);  // throws with the reason if there is none
   const std::string path = commands::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
-  RecordWriter writer(path, {options.asked, {}, of_gpu ? commands::gpu_fields(0) : Fields()});
+  RecordWriter writer(path, {options.invocation, {}, of_gpu ? commands::gpu_fields(0) : Fields()});
   measure::KernelBench bench(writer, options.repetitions);
   const KernelSizes sizes;
   Progress progress("microbench --kernels");
@@ -87,7 +87,7 @@ int run_kernel_bench(const MicrobenchOptions& options) {
   else
     for (const auto& kernels : {order_kernels, expert_kernels, gate_kernels}) kernels(sizes, take);
   writer.end();
-  progress.done();
+  progress.finish();
   return report_kernels(bench.records(), path, options.json);
 }
 

@@ -51,7 +51,7 @@ struct RoutedRows {
 /// pairs, tokens are sums of by * row, dots multiply tokens with rows. `by`: a factor for each pair; null: 1. Checks
 /// some columns of all rows and tokens, and some pairs of the dots.
 measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, TensorView tokens);
-measure::WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found);
-measure::WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found);
+measure::WrongElements wrong_tokens(const RoutedRows& routed, const float* by, TensorView found);
+measure::WrongElements wrong_dots(const RoutedRows& routed, TensorView tokens, TensorView found);
 
 }  // namespace moe::microbench

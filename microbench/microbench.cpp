@@ -66,8 +66,8 @@ void take_ops(const std::vector<std::string>& names, commands::OpRequest& reques
 commands::OpRequest request_of(const MicrobenchOptions& options, const commands::Target& target) {
   commands::OpRequest request;
   request.settings = {options.repetitions, options.timeout_s, options.iterations, options.warm_ups, options.check != 0};
-  const int64_t least = options.least_bytes > 0 ? options.least_bytes : options.most_bytes;
-  const int64_t most = options.most_bytes > 0 ? options.most_bytes : least;
+  const int64_t least = options.min_bytes > 0 ? options.min_bytes : options.max_bytes;
+  const int64_t most = options.max_bytes > 0 ? options.max_bytes : least;
   request.sizes = {least, most, options.step_bytes, options.step_factor, dtype_from(options.dtype, "--dtype")};
   take_ops(options.ops, request);
   if (times_tasks(options, target))
@@ -121,7 +121,7 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
 }
 
 /// Reads the overheads of processes from the record of measure_ops: of each one's lanes, in the slowest process.
-std::vector<MeasuredOverhead> taken_overheads(const std::vector<CaseRecord>& records, DeviceKind device) {
+std::vector<MeasuredOverhead> read_overheads(const std::vector<CaseRecord>& records, DeviceKind device) {
   for (const CaseRecord& record : records)
     if (record.key == "overhead") {
       const auto seconds = [&](const char* name) { return record.summary.number(name, record.key); };
@@ -141,7 +141,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   std::vector<commands::LayerJob> jobs;
   if (has_tasks) jobs = commands::module_jobs(target, options.modules, dtype_from(options.dtype, "--dtype"), *text);
   const std::string path = commands::records_path(options.out, "microbench", target.file_name());
-  RecordWriter writer = target.open_records(path, options.asked, {});
+  RecordWriter writer = target.open_records(path, options.invocation, {});
   commands::share_done(target, writer);
   std::optional<Progress> progress;
   if (target.is_leader())
@@ -155,7 +155,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (has_tasks) std::ranges::move(measure_modules(options, target, jobs, writer, show), std::back_inserter(records));
   std::vector<MeasuredOverhead> overheads;
   if (options.ops.empty())
-    overheads = processes ? taken_overheads(records, target.ranks.device) : measure_overheads(writer);
+    overheads = processes ? read_overheads(records, target.ranks.device) : measure_overheads(writer);
   const MicrobenchResults results{.cluster = target.cluster.name,
                                   .place = target.place(),
                                   .emulated = target.emulated,
@@ -166,7 +166,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
                                   .overheads = std::move(overheads)};
   writer.end();
   if (target.is_leader()) {
-    progress->done();
+    progress->finish();
     fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   }
   for (const CaseRecord& record : results.records) require_right(record);

@@ -31,44 +31,44 @@ struct Routed {
     const double all = static_cast<double>(rows.view().bytes());
     const double kept = row * static_cast<double>(std::accumulate(routing.filled.begin(), routing.filled.end(), 0L));
     const auto map = [&](std::string_view what, double bytes, auto run, auto check, std::vector<TensorView> written) {
-      measure::Kernel kernel = made(fmt::format("{} {}", name, what), bytes);
+      measure::Kernel kernel = make_kernel(fmt::format("{} {}", name, what), bytes);
       kernel.run = run;
       kernel.check = check;
       kernel.written = std::move(written);
       to.push_back(std::move(kernel));
     };
     map(
-        "order", own + all, [&] { order.order(routing, hidden, there()); },
+        "order", own + all, [&] { order.order(routing, hidden, forward_rows()); },
         [&] {
-          return wrong_rows({routing, there()}, fill(), hidden);
+          return wrong_rows({routing, forward_rows()}, fill(), hidden);
         },
         {rows});
     map(
-        "i-order", own + kept, [&] { order.i_order(routing, there(), output); },
+        "i-order", own + kept, [&] { order.i_order(routing, forward_rows(), output); },
         [&] {
-          return wrong_tokens({routing, there()}, weight(), output);
+          return wrong_tokens({routing, forward_rows()}, weight(), output);
         },
         {output});
     map(
         "i-order backward", own + kept + all,
-        [&] { order.i_order_backward(routing, hidden, there(), back(), d_weight); },
+        [&] { order.i_order_backward(routing, hidden, forward_rows(), backward_rows(), d_weight); },
         [&] {
-          const measure::WrongElements wrong = wrong_rows({routing, back()}, weight(), hidden);
-          return wrong.count > 0 ? wrong : wrong_dots({routing, there()}, hidden, d_weight);
+          const measure::WrongElements wrong = wrong_rows({routing, backward_rows()}, weight(), hidden);
+          return wrong.count > 0 ? wrong : wrong_dots({routing, forward_rows()}, hidden, d_weight);
         },
         {d_rows, d_weight});
     map(
-        "order backward", own + kept, [&] { order.order_backward(routing, hidden, back(), output, d_fill); },
+        "order backward", own + kept, [&] { order.order_backward(routing, hidden, backward_rows(), output, d_fill); },
         [&] {
-          const measure::WrongElements wrong = wrong_tokens({routing, back()}, fill(), output);
-          return wrong.count > 0 || !routing.mixes() ? wrong : wrong_dots({routing, back()}, hidden, d_fill);
+          const measure::WrongElements wrong = wrong_tokens({routing, backward_rows()}, fill(), output);
+          return wrong.count > 0 || !routing.mixes() ? wrong : wrong_dots({routing, backward_rows()}, hidden, d_fill);
         },
         routing.mixes() ? std::vector<TensorView>{output, d_fill} : std::vector<TensorView>{output});
   }
 
   measure::Kernel copy() {
     const int64_t bytes = rows.view().bytes();
-    measure::Kernel kernel = made("memcpy", 2.0 * static_cast<double>(bytes));
+    measure::Kernel kernel = make_kernel("memcpy", 2.0 * static_cast<double>(bytes));
     kernel.run = [this, bytes] { std::memcpy(d_rows.view().data(), rows.view().data(), static_cast<size_t>(bytes)); };
     kernel.check = [this, bytes] {
       const int same = std::memcmp(d_rows.view().data(), rows.view().data(), static_cast<size_t>(bytes));
@@ -84,11 +84,11 @@ struct Routed {
   Tensor hidden, rows, d_rows, output, d_weight, d_fill;
 
  private:
-  RowsView there() const { return {rows, layout}; }
-  RowsView back() const { return {d_rows, layout}; }
+  RowsView forward_rows() const { return {rows, layout}; }
+  RowsView backward_rows() const { return {d_rows, layout}; }
   const float* weight() const { return routing.weight.as<float>(); }
   const float* fill() const { return routing.mixes() ? routing.fill.as<float>() : nullptr; }
-  measure::Kernel made(const std::string& name, double bytes) const {
+  measure::Kernel make_kernel(const std::string& name, double bytes) const {
     const std::string of = routing.mixes() ? fmt::format(", rows of {}", rank.shape.layer.gate) : "";
     const double copied = 2.0 * static_cast<double>(rows.view().bytes());
     measure::Kernel kernel{.name = name + of, .width = hidden.view().size(1), .bytes = bytes};

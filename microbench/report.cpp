@@ -33,7 +33,7 @@ std::string spread_of(const CaseRecord& record) {
   return spread_text(least, most, median_of(record), within);
 }
 
-std::string over_modelled(const CaseRecord& record) {
+std::string modelled_ratio_text(const CaseRecord& record) {
   if (!record.emulated) return "-";
   return fmt::format("{:.4f}", median_of(record) / number(record, record.prediction, "median_s"));
 }
@@ -58,9 +58,10 @@ std::string collectives_table(const std::vector<CaseRecord>& records, bool check
         fmt::format("{:.0f}", bytes / static_cast<double>(bytes_of(dtype))), std::string(name_of(dtype))};
     if (record.status == CaseStatus::ok) {
       const double seconds = median_of(record), wire = number(record, record.parameters, "wire_bytes");
-      row.insert(row.end(), {fmt::format("{:.1f}", seconds * 1e6), spread_of(record),
-                             fmt::format("{:.3f}", bytes / seconds * 1e-9),
-                             fmt::format("{:.3f}", wire / seconds * 1e-9), check ? "0" : "-", over_modelled(record)});
+      row.insert(
+          row.end(),
+          {fmt::format("{:.1f}", seconds * 1e6), spread_of(record), fmt::format("{:.3f}", bytes / seconds * 1e-9),
+           fmt::format("{:.3f}", wire / seconds * 1e-9), check ? "0" : "-", modelled_ratio_text(record)});
     } else {
       row.insert(row.end(), {"-", "-", "-", "-", record.reason, "-"});
     }
@@ -83,7 +84,7 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
     if (record.status == CaseStatus::ok)
       table.add({series_of(record), shown, fmt::format("{:.1f}", median_of(record) * 1e6), spread_of(record),
                  fmt::format("{:.3f} {}", size / median_of(record) * 1e-9, bytes ? "GB/s" : "GFLOP/s"),
-                 over_modelled(record), "ok"});
+                 modelled_ratio_text(record), "ok"});
     else
       table.add(
           {series_of(record), shown, "-", "-", "-", "-", fmt::format("{}: {}", name_of(record.status), record.reason)});

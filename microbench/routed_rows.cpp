@@ -17,10 +17,10 @@ std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
 }
 
 // Returns the index of a pair's row; none for a dropped pair.
-std::optional<int64_t> place_of(const RoutedRows& of, int64_t pair) {
-  if (of.routing.row[pair] == Routing::kDropped) return {};
-  const auto group = static_cast<int>(of.routing.group_of(pair / of.routing.choices));
-  return of.rows.layout.offset(group, of.routing.expert[pair], of.routing.row[pair]);
+std::optional<int64_t> place_of(const RoutedRows& routed, int64_t pair) {
+  if (routed.routing.row[pair] == Routing::kDropped) return {};
+  const auto group = static_cast<int>(routed.routing.group_of(pair / routed.routing.choices));
+  return routed.rows.layout.offset(group, routed.routing.expert[pair], routed.routing.row[pair]);
 }
 
 double weight_of(const float* by, int64_t pair) { return by == nullptr ? 1 : by[pair]; }
@@ -74,29 +74,30 @@ measure::WrongElements wrong_rows(const RoutedRows& found, const float* by, Tens
   return wrong;
 }
 
-measure::WrongElements wrong_tokens(const RoutedRows& of, const float* by, TensorView found) {
-  const int64_t width = found.size(1), choices = of.routing.choices;
-  const measure::SumCheck check("tokens", choices, of.stored, DType::float32);
+measure::WrongElements wrong_tokens(const RoutedRows& routed, const float* by, TensorView found) {
+  const int64_t width = found.size(1), choices = routed.routing.choices;
+  const measure::SumCheck check("tokens", choices, routed.stored, DType::float32);
   measure::WrongElements wrong;
-  for (int64_t token = 0; token < of.routing.tokens; ++token)
-    for (const int64_t col : columns_of(of.routing, width)) {
+  for (int64_t token = 0; token < routed.routing.tokens; ++token)
+    for (const int64_t col : columns_of(routed.routing, width)) {
       measure::ExactSum sum;
       for (int64_t pair = token * choices; pair < (token + 1) * choices; ++pair)
-        if (const auto place = place_of(of, pair)) sum.add(weight_of(by, pair), of.rows.data.as<float>()[*place + col]);
+        if (const auto place = place_of(routed, pair))
+          sum.add(weight_of(by, pair), routed.rows.data.as<float>()[*place + col]);
       check.compare(token * width + col, found.as<float>()[token * width + col], sum, wrong);
     }
   return wrong;
 }
 
-measure::WrongElements wrong_dots(const RoutedRows& of, TensorView tokens, TensorView found) {
+measure::WrongElements wrong_dots(const RoutedRows& routed, TensorView tokens, TensorView found) {
   const int64_t width = tokens.size(1);
   const measure::SumCheck check("gradients of pairs", width, DType::float32, DType::float32);
   measure::WrongElements wrong;
-  for (const int64_t pair : measure::spread_over(of.routing.pairs(), kPairs)) {
-    const float* token = tokens.as<float>() + pair / of.routing.choices * width;
+  for (const int64_t pair : measure::spread_over(routed.routing.pairs(), kPairs)) {
+    const float* token = tokens.as<float>() + pair / routed.routing.choices * width;
     measure::ExactSum sum;
-    if (const auto place = place_of(of, pair))
-      for (int64_t col = 0; col < width; ++col) sum.add(token[col], of.rows.data.as<float>()[*place + col]);
+    if (const auto place = place_of(routed, pair))
+      for (int64_t col = 0; col < width; ++col) sum.add(token[col], routed.rows.data.as<float>()[*place + col]);
     check.compare(pair, found.as<float>()[pair], sum, wrong);
   }
   return wrong;

@@ -52,7 +52,7 @@ OptimizerSettings optimizer_of(const ModelbenchOptions& options) {
 
 std::string text_file(const ModelbenchOptions& options) {
   if (options.text == kMarkov) return {};
-  return options.text == kBytes ? own_text() : options.text;
+  return options.text == kBytes ? included_text_path() : options.text;
 }
 
 std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
@@ -98,13 +98,13 @@ int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, cons
   ModelShape cut = model;
   cut.vocabulary = vocabulary;
   cut.step.tied = tied;
-  while (cut.layers > cut.shape.parallel.pp && cut.dense.in(0, cut.layers - 1) < cut.layers - 1 &&
+  while (cut.layers > cut.shape.parallel.pp && cut.dense.count(0, cut.layers - 1) < cut.layers - 1 &&
          misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes))
     cut = first_layers(cut, cut.layers - 1);
   return cut.layers;
 }
 
-std::atomic<bool>& asked_to_stop() {
+std::atomic<bool>& stop_requested() {
   static std::atomic<bool> asked = false;
   return asked;
 }
@@ -114,7 +114,7 @@ constexpr int kStoppedBySignal = 128;  // plus the signal's number: the exit sta
 // Ends the run after the current step; a second signal ends it at once.
 void stop_after_step(int signal) {
   stopped_by = signal;
-  asked_to_stop() = true;
+  stop_requested() = true;
   std::signal(signal, SIG_DFL);
 }
 
@@ -144,7 +144,7 @@ void require_weights(const ModelbenchOptions& options, const commands::ChosenMod
                       "{}: found an emulated cluster, whose ranks train a smaller model; expected --cluster host or "
                       "processes",
                       flag);
-    require<BadInput>(chosen.model.dense.none(chosen.model.layers),
+    require<BadInput>(chosen.model.dense.has_none(chosen.model.layers),
                       "{}: found a model with dense layers, expected experts in each", flag);
     const Gpt2Shape shape{chosen.model.shape.layer, chosen.model.layers, chosen.vocabulary, chosen.tied_embedding};
     require_gpt2(shape, flag);
@@ -175,7 +175,7 @@ class Modelbench {
                       : commands::chosen_model(options_.model, options_.selection, target_.cluster)),
         text_(checked_text()),
         writer_(target_.open_records(commands::records_path(options_.out, "modelbench", target_.file_name()),
-                                     options_.asked,
+                                     options_.invocation,
                                      {plan_ ? options_.plan : find_config("models", options_.model.model),
                                       text_file(options_), options_.weights})) {
     const size_t schedules = plan_ ? 1 : commands::chosen_schedules(options_.selection).size();
@@ -220,11 +220,12 @@ class Modelbench {
     if (options_.online_packing) parameters.set("online_packing", int64_t{1});
     if (results.entropy_rate) parameters.set("entropy_rate", *results.entropy_rate);
     if (results.order_1_entropy) parameters.set("order_1_entropy", *results.order_1_entropy);
-    if (!results.dense.none(results.layers)) {
-      parameters.set("dense_layers", int64_t{results.dense.in(0, results.layers)});
+    if (!results.dense.has_none(results.layers)) {
+      parameters.set("dense_layers", int64_t{results.dense.count(0, results.layers)});
       parameters.set("dense_hidden", results.dense.hidden);
     }
-    if (!results.whole.is.empty()) parameters.set("windowed_layers", windowed_pattern(results.whole, results.layers));
+    if (!results.whole.by_layer.empty())
+      parameters.set("windowed_layers", windowed_pattern(results.whole, results.layers));
     for (const auto& [name, value] : commands::group_parameters(job.shape().parallel)) parameters.set(name, value);
     if (const int chunks = chosen_.model.split().virtual_stages; chunks > 1)
       parameters.set("virtual_stages", int64_t{chunks});
@@ -267,7 +268,7 @@ class Modelbench {
       settings.training.every = options_.checkpoint_every;
       settings.training.identity = identity(layers);
     }
-    settings.training.stop = &asked_to_stop();
+    settings.training.stop = &stop_requested();
     settings.training.weights = options_.weights;
     settings.training.save_weights = options_.save_weights;
     settings.inspect = commands::inspection_of(options_.dump, options_.record_routing);

@@ -22,7 +22,7 @@ struct ModelbenchOptions : commands::RunOptions {
   commands::Selection selection;  // the layer's flags override the model's
   std::string plan;               // file of a plan to run unchanged; empty: the plans of the model
   commands::ModelFlags model;     // empty: gpt2-xl@fsmoe on an emulated cluster, else tiny-gpt
-  std::string text{kMarkov};      // or bytes (own_text), or a file
+  std::string text{kMarkov};      // or bytes (included_text_path), or a file
   int markov_order = 2;
   int steps = 5;
   std::string optimizer = "adamw";  // or sgd
@@ -45,7 +45,7 @@ struct ModelbenchOptions : commands::RunOptions {
   commands::TraceFlags trace;        // timeline of one step of each schedule, measured above simulated
   bool tasks = false;
   bool json = false;
-  Asked asked;
+  Invocation invocation;
 };
 
 /// Runs the verb and returns its exit code. `processes`: the processes of the run, one rank each, which all call it;

@@ -124,16 +124,16 @@ std::string text_of(const ModelbenchResults& results) {
       results.kind.empty() ? "" : fmt::format(" ({})", results.kind), results.layers,
       results.layers < results.of_layers ? fmt::format(" of its {}", results.of_layers) : "",
       results.of_layers == 1 ? "" : "s",
-      results.dense.none(results.layers)
+      results.dense.has_none(results.layers)
           ? ""
-          : fmt::format(", {} MoE", results.layers - results.dense.in(0, results.layers)),
+          : fmt::format(", {} MoE", results.layers - results.dense.count(0, results.layers)),
       results.tokens, results.place,
       results.emulated ? fmt::format(" (emulated by {}, {})", measure::proxy_ranks(), commands::dilation_text(runs))
                        : "");
   if (results.cut) text += "a rank has no memory for more layers\n\n";
   if (std::ranges::any_of(runs, timed, &commands::ScheduleRun::record))
     text +=
-        times_of(results) + packings_of(results) + utilisation_text(results.use, results.outcome, most_process_bytes());
+        times_of(results) + packings_of(results) + utilisation_text(results.use, results.outcome, max_process_bytes());
   if (std::ranges::any_of(runs, checked, &commands::ScheduleRun::record))
     text += results.check_only ? gradients_of(results) : losses_of(results);
   if (results.tasks) text += commands::tasks_text(results.outcome);
@@ -150,7 +150,7 @@ std::string json_of(const ModelbenchResults& results) {
                 {"optimizer", results.optimizer},
                 {"records", results.records_path},
                 {"step_flops", results.use.step_flops},
-                {"process_peak_bytes", most_process_bytes()}};
+                {"process_peak_bytes", max_process_bytes()}};
   if (!results.kind.empty()) document["kind"] = results.kind;
   commands::add_layer_kinds(document, results.dense, results.whole, results.layers);
   if (results.use.peak_flops) document["peak_flops"] = *results.use.peak_flops;
@@ -224,7 +224,7 @@ std::string utilisation_text(const Utilisation& use, const commands::LayerOutcom
                      human_flops(use.step_flops), of, table.text(), human_bytes(process_bytes));
 }
 
-double most_process_bytes() {
+double max_process_bytes() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   return 1024.0 * static_cast<double>(usage.ru_maxrss);

@@ -35,7 +35,7 @@ void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome);
 std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes);
 
 /// Returns the peak resident memory of this process.
-double most_process_bytes();
+double max_process_bytes();
 
 struct ModelbenchResults {
   std::string cluster, place, model, records_path;  // place of the Target

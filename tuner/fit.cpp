@@ -130,7 +130,7 @@ int run_fit(const FitOptions& options) {
 }
 
 bool was_timed(const CaseRecord& record) { return record.summary.has("total_s"); }
-bool ran_well(const CaseRecord& record) { return record.status == CaseStatus::ok && was_timed(record); }
+bool is_sound_run(const CaseRecord& record) { return record.status == CaseStatus::ok && was_timed(record); }
 double predicted_s(const CaseRecord& record) { return record.prediction.number("total_s", record.key); }
 double run_s(const CaseRecord& record) { return record.summary.number("total_s", record.key); }
 double error_of(const CaseRecord& record) { return run_s(record) / predicted_s(record) - 1; }
@@ -171,7 +171,7 @@ std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bo
     return cells;
   }
   cells.insert(cells.end(), {fmt::format("{:.1f}{}", fit.alpha_s * 1e6, fit.alpha_clamped ? "*" : ""),
-                             fmt::format("{:.5g}", fit.beta * 1e12), shown_r_squared(fit.r_squared),
+                             fmt::format("{:.5g}", fit.beta * 1e12), r_squared_text(fit.r_squared),
                              percent_if(fit.line_error ? fit.line_error : fit.held_out_error),
                              percent_if(fit.held_out_worst), fmt::format("{}", fit.set_aside.size())});
   if (curves) cells.insert(cells.begin() + kCurve, fit.line_error ? percent_if(fit.held_out_error) : "-");
@@ -214,7 +214,7 @@ std::string fit_table(const FittedProfile& fitted, const Profile* truth) {
   if (curves) header.insert(header.begin() + kCurve, "curve");
   if (truth) header.insert(header.end(), {"alpha - true us", "beta / true"});
   Table table(header);
-  table.leave_out_first({"outliers"}, "--wide");
+  table.hide_first({"outliers"}, "--wide");
   for (const FittedRow& row : fitted.rows) table.add(cells_of(row, truth, curves));
   const std::string ops = fitted.rows.empty() ? "" : table.text();
   std::string text = ops + task_table(fitted.profile) + slowdowns(fitted.profile.contention);
@@ -243,7 +243,7 @@ Json fit_json(const FittedProfile& fitted) {
     if (fit.held_out_error) row["held_out_error"] = *fit.held_out_error;
     if (fit.line_error) row["line_error"] = *fit.line_error, row["points"] = fit.points;
     if (fit.held_out_worst) row["held_out_worst"] = *fit.held_out_worst;
-    for (const SetAside& s : fit.set_aside)
+    for (const SetAsideSample& s : fit.set_aside)
       row["set_aside"].push_back({{"case", s.name}, {"size", s.size}, {"s", s.seconds}, {"expected_s", s.expected_s}});
     if (fit.weak) row["weak"] = *fit.weak;
     rows.push_back(std::move(row));

@@ -28,7 +28,7 @@ int run_fit(const FitOptions& options);
 /// Returns whether the record has a measured time. An `invalid` one can: tables show it, but no figure counts it.
 bool was_timed(const CaseRecord& record);
 /// Returns whether the record's status is ok and it has a measured time. Figures and choices only use such runs.
-bool ran_well(const CaseRecord& record);
+bool is_sound_run(const CaseRecord& record);
 
 double predicted_s(const CaseRecord& record);
 double run_s(const CaseRecord& record);

@@ -32,7 +32,7 @@ Table summary_table(const std::vector<commands::ScheduleSummary>& summaries, con
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
                times(commands::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
                percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
-               commands::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               commands::degree_range(s.degrees_backward), fmt::format("{}", s.differing_degrees)});
   return table;
 }
 
@@ -126,7 +126,7 @@ std::vector<StrategyRow> compare_strategies(const commands::SweepRequest& reques
       row.slower += regret > 1e-4;
     }
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    row.seconds_a_layer = took.count() / static_cast<double>(chosen.size());
+    row.seconds_per_layer = took.count() / static_cast<double>(chosen.size());
   }
   return report;
 }
@@ -135,7 +135,7 @@ std::string strategy_table(const std::vector<StrategyRow>& rows) {
   Table table({"strategy (fsmoe)", "layers", "regret mean", "worst", "slower", "search a layer"});
   for (const StrategyRow& row : rows)
     table.add({std::string(row.strategy), fmt::format("{}", row.layers), percent(row.mean_regret, 3),
-               percent(row.worst_regret, 3), fmt::format("{}", row.slower), human_seconds(row.seconds_a_layer)});
+               percent(row.worst_regret, 3), fmt::format("{}", row.slower), human_seconds(row.seconds_per_layer)});
   return table.text();
 }
 
@@ -147,7 +147,7 @@ Json to_json(const std::vector<StrategyRow>& rows) {
                     {"mean_regret", row.mean_regret},
                     {"worst_regret", row.worst_regret},
                     {"slower", row.slower},
-                    {"search_s_a_layer", row.seconds_a_layer}});
+                    {"search_s_a_layer", row.seconds_per_layer}});
   return json;
 }
 

@@ -26,7 +26,7 @@ struct StrategyRow {
   std::string_view strategy;
   int layers = 0, slower = 0;  // number of layers, and of those over 0.01 % slower than with the exact search
   double mean_regret = 0, worst_regret = 0;  // regret as a share of the exact search's forward + backward
-  double seconds_a_layer = 0;                // seconds of search on this machine
+  double seconds_per_layer = 0;              // seconds of search on this machine
 };
 
 /// Returns each strategy on `layers` layers spread over the grid's supported rows, under schedule fsmoe.

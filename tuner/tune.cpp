@@ -50,9 +50,9 @@ CaseRecord answer_record(const std::string& name, const std::string& cluster, st
   return record;
 }
 
-bool asks_one(const TuneOptions& options) {
+bool names_one_model(const TuneOptions& options) {
   const commands::Selection& s = options.selection;
-  const bool one = !options.model.one_layer() || !s.layer_file.empty() || s.layer != commands::LayerFlags{};
+  const bool one = !options.model.is_one_layer() || !s.layer_file.empty() || s.layer != commands::LayerFlags{};
   const bool states = s.layer.zero || s.layer.recompute || s.layer.offload;
   require<BadInput>(!states || s.grid.empty(),
                     "--zero, --recompute, --offload: found a grid, expected one layer or model");
@@ -62,7 +62,7 @@ bool asks_one(const TuneOptions& options) {
 }
 
 int run_planned_tune(const TuneOptions& options) {
-  if (asks_one(options)) return run_planned_answer(options);
+  if (names_one_model(options)) return run_planned_answer(options);
   const Profile profile = commands::chosen_profile(options.selection);
   const Grid grid = commands::grid_of(options.selection, profile.name);
   const auto chosen = commands::chosen_schedules(options.selection, schedules(), commands::kAllSchedules);
@@ -77,7 +77,7 @@ int run_planned_tune(const TuneOptions& options) {
   std::vector<std::string> files = files_of(grid);
   files.push_back(profile.file);
   const auto write_records = [&] {
-    RecordWriter writer(path, {options.asked, files, {}});
+    RecordWriter writer(path, {options.invocation, files, {}});
     commands::append_rows(writer, rows, chosen, profile.name, request.degrees);
     writer.append(answer_record(grid.name, profile.name, {sweep_part(rows, request)}));
     writer.end();

@@ -65,7 +65,7 @@ struct TuneOptions : commands::RunOptions {
   commands::TraceFlags trace;  // timeline of one verified layer; if no file is given, it is written beside the records
   bool strict = false;         // exit code kDoubtful if a weak row prices the answer, or if too few runs are sound
   bool json = false;
-  Asked asked;
+  Invocation invocation;
   /// By verb, the given flags that this verb has too, except output flags; the answer ends with commands that use them.
   std::map<std::string, std::vector<GivenFlag>, std::less<>> given_for = {};
 
@@ -78,7 +78,7 @@ CaseRecord answer_record(const std::string& name, const std::string& cluster, st
 
 /// Returns whether a layer or a model is requested, which has its own kind of answer (tuner/answer), rather than a
 /// grid. Throws BadInput if both are.
-bool asks_one(const TuneOptions& options);
+bool names_one_model(const TuneOptions& options);
 
 /// Runs all of tune (tuner/verify). `processes`: the processes of the run, one rank each, which all call it; null:
 /// ranks are threads.

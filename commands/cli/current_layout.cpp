@@ -36,7 +36,7 @@ class LayoutWords {
     }
     const std::string flag = "--" + name;
     if (name.empty() || app_.get_option_no_throw(flag) == nullptr)
-      bad_input("--current: found '{}', expected {}{}", word, expected(), meant_by(flag, app_));
+      bad_input("--current: found '{}', expected {}{}", word, expected(), suggestion_for(flag, app_));
     try {
       app_.parse(std::vector<std::string>{"--" + word});
     } catch (const BadInput& error) {
@@ -45,20 +45,20 @@ class LayoutWords {
       bad_input("--current: found '{}', expected {}=VALUE", word, name);
     }
     if (!layout_.file) return;
-    std::erase_if(layout_.file->said, [&](const auto& said) { return said.flag == flag; });
+    std::erase_if(layout_.file->settings, [&](const auto& said) { return said.flag == flag; });
     std::erase_if(layout_.file->defaults, [&](const auto& held) { return held.flag == flag; });
   }
 
   void read_file(const std::string& path) {
     layout_.file = commands::read_layout(path);
     layout_.schedule = layout_.file->framework->schedules().front()->name;
-    for (const auto& [flag, value, where] : layout_.file->said) set(flag, value, where);
+    for (const auto& [flag, value, where] : layout_.file->settings) set(flag, value, where);
   }
 
   tuner::CurrentLayout layout() && {
     if (layout_.file && read_.contains("pp") && !read_.contains("virtual-stages"))
       if (const auto* chunk = layout_.file->find("--virtual-stages");
-          chunk != nullptr && chunk->where.ends_with(commands::kLayersAChunk))
+          chunk != nullptr && chunk->where.ends_with(commands::kLayersPerChunk))
         bad_input("--current: found pp beside {}, which counts layers, expected virtual-stages=N too", chunk->where);
     if (layout_.file)
       for (const auto& [flag, value] : layout_.file->defaults)

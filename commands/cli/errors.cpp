@@ -20,7 +20,7 @@ namespace {
 constexpr std::string_view kNoThread = "a library's thread cannot start; expected room for more (ulimit -v, ulimit -u)";
 
 int report(const std::exception& error, int code) {
-  say(error.what());
+  report_line(error.what());
   return code;
 }
 
@@ -49,16 +49,16 @@ void hold_standard_descriptors() {
 }
 
 int report_stdout() {
-  say("stdout: cannot be written");
+  report_line("stdout: cannot be written");
   return kBadInput;
 }
 
 }  // namespace
 
-void say(const std::string& what) {
+void report_line(const std::string& what) {
   if (const char* descriptor = std::getenv(LaunchBoard::kVariable)) {
     try {
-      if (!LaunchBoard(std::atoi(descriptor)).first_to_say(what)) return;
+      if (!LaunchBoard(std::atoi(descriptor)).is_first_report(what)) return;
     } catch (const BadInput&) {  // not started by `launch`, so this process prints the line itself
     }
   }

@@ -8,7 +8,7 @@
 namespace moe::cli {
 
 /// Writes a line on stderr, unless another rank that `launch` started has written the same one.
-void say(const std::string& what);
+void report_line(const std::string& what);
 
 /// Runs `body` and turns its exceptions into a line and an exit code; a defect of the program itself is 70.
 int guarded(const std::function<int()>& body);

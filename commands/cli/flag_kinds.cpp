@@ -18,14 +18,14 @@ int64_t bytes_from(const std::string& flag, const std::string& text) {
   const bool plain = unit == std::string::npos;
   const int shift = plain ? 0 : 10 * (static_cast<int>(unit) + 1);
   const std::string digits = plain ? text : text.substr(0, text.size() - 1);
-  return number<int64_t>(flag, digits, {0, std::ldexp(NumberRange().most, -shift)}) << shift;
+  return number<int64_t>(flag, digits, {0, std::ldexp(NumberRange().max, -shift)}) << shift;
 }
 
 constexpr size_t kColumn = 28;  // column in which a flag's description begins
 
 // Breaks lines that are too wide between words; descriptions continue in their column. An example is left whole.
 std::string wrapped(const std::string& text) {
-  const auto widest = static_cast<size_t>(limited_output_columns(kMostColumns));
+  const auto widest = static_cast<size_t>(limited_output_columns(kMaxColumns));
   std::string out;
   bool example = false;
   for (size_t begin = 0; begin < text.size();) {
@@ -159,8 +159,8 @@ std::optional<double> factor_or_none(const std::string& flag, const std::string&
   if (text == "none") return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < kFactorLimits.most,
-                    "{}: found '{}', expected a number > 0 and below {}, or none", flag, text, kFactorLimits.most);
+  require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value > 0 && value < kFactorLimits.max,
+                    "{}: found '{}', expected a number > 0 and below {}, or none", flag, text, kFactorLimits.max);
   return value;
 }
 
@@ -175,7 +175,7 @@ void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& 
         flag, [&fields, member = field.member, usually] { fields.set(member, !usually); }, help);
   } else {
     const auto value = [flag, field](const std::string& text) -> Value {
-      const NumberRange range{field.limits.least, field.limits.most};
+      const NumberRange range{field.limits.min, field.limits.max};
       if constexpr (LayerField<Value>::is_name)
         return field.from(text, flag);
       else if constexpr (std::is_arithmetic_v<Value>)
@@ -253,7 +253,7 @@ void add_offload(CLI::App& verb, commands::Selection& s) {
 void add_states(CLI::App& verb, commands::Selection& s) {
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage; 1: shards optimizer states; only in memory: 2: also gradients, 3: also weights",
-             {0, kMostZeroStage});
+             {0, kMaxZeroStage});
   add_recompute(verb, s);
   add_offload(verb, s);
 }
@@ -310,7 +310,7 @@ void set_example(CLI::App& verb, const std::string& words) {
   verb.footer("example:\n  " + program_word() + " " + verb.get_name() + words);
 }
 
-void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
+void forbid_other_flags(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
   CLI::Option* alone = verb.get_option(flag);
   for (CLI::Option* other : verb.get_options()) {
     const bool stays = std::ranges::any_of(kept, [&](const std::string& name) { return other->check_name(name); });
@@ -322,7 +322,7 @@ void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>&
   add_text(verb, "--plan", "FILE", plan,
            "run or simulate this plan (from export plan or --save-plan) instead of a layer's schedule")
       ->group(kWhat);
-  stands_alone(verb, "--plan", kept);
+  forbid_other_flags(verb, "--plan", kept);
 }
 
 void add_save_plan(CLI::App& verb, std::string& file) {

@@ -22,7 +22,7 @@
 namespace moe::cli {
 
 struct NumberRange {
-  double least = 0, most = 1e12;
+  double min = 0, max = 1e12;
 };
 
 /// Throws BadInput naming the flag, the value found and the values expected.
@@ -31,10 +31,10 @@ Number number(const std::string& flag, const std::string& text, const NumberRang
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = std::is_integral_v<Number>;
-  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= range.least) ||
-      static_cast<double>(value) > range.most)
-    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", range.least,
-              range.most);
+  if (error != std::errc{} || end != text.data() + text.size() || !(static_cast<double>(value) >= range.min) ||
+      static_cast<double>(value) > range.max)
+    bad_input("{}: found '{}', expected a {} from {} to {}", flag, text, whole ? "whole number" : "number", range.min,
+              range.max);
   return value;
 }
 
@@ -165,7 +165,7 @@ void set_example(CLI::App& verb, const std::string& words);
 std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// Refuses all other flags of the verb together with `flag`, which makes them meaningless, except those in `kept`.
-void stands_alone(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
+void forbid_other_flags(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept);
 /// Adds --save-plan.
 void add_save_plan(CLI::App& verb, std::string& file);
 /// Adds --plan; of the flags added before it, only those in `kept` may be given with it.
@@ -178,10 +178,10 @@ void add_serve(CLI::App& verb, commands::ServeFlags& s, std::string& cluster, in
 void needs(CLI::App& verb, const std::string& flag, const std::vector<std::string>& others);
 
 /// Returns "; 'WORD' is 'FLAG' here", or a suggestion, for a word that is no flag of the verb.
-std::string meant_by(const std::string& word, const CLI::App& verb);
+std::string suggestion_for(const std::string& word, const CLI::App& verb);
 
 /// Returns the flags given to `verb` that `other` has too, except those for the place and form of results.
-std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb);
+std::vector<tuner::GivenFlag> shared_flags(const CLI::App& other, const CLI::App& verb);
 
 /// Reads --current: words that describe the user's layout, or a framework's file followed by words. Throws BadInput
 /// naming the flag, and the word or the file.

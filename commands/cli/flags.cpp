@@ -87,36 +87,36 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
   if (find_verb(verb.get_name())->starts_another && flag == left.end())
     bad_input("{}: found '{}', expected -- before the command to start", verb.get_name(), word);
   bad_input("{}: found '{}', expected a flag of this verb{}; --help lists them", verb.get_name(), word,
-            meant_by(word, verb));
+            suggestion_for(word, verb));
 }
 
 // The flags on which records do not depend: where output goes, how it is shown, and how processes connect. Records
 // depend on all other flags, including future ones.
-constexpr std::array<std::string_view, 25> kOfNoRecord{"--wide",
-                                                       "--json",
-                                                       "--top",
-                                                       "--gantt",
-                                                       "--out",
-                                                       "--overwrite",
-                                                       "--trace",
-                                                       "--dump",
-                                                       "--write",
-                                                       "--tasks",
-                                                       "--rank",
-                                                       "--rendezvous",
-                                                       "--quiet",
-                                                       "--verbose",
-                                                       "--checkpoint",
-                                                       "--checkpoint-every",
-                                                       "--markdown",
-                                                       "--strict",
-                                                       "--save-weights",
-                                                       "--max-input",
-                                                       "--save-plan",
-                                                       "--trace-layers",
-                                                       "--trace-micro-batches",
-                                                       "--write-profile",
-                                                       "--record-routing"};
+constexpr std::array<std::string_view, 25> kFlagsOutsideRecords{"--wide",
+                                                                "--json",
+                                                                "--top",
+                                                                "--gantt",
+                                                                "--out",
+                                                                "--overwrite",
+                                                                "--trace",
+                                                                "--dump",
+                                                                "--write",
+                                                                "--tasks",
+                                                                "--rank",
+                                                                "--rendezvous",
+                                                                "--quiet",
+                                                                "--verbose",
+                                                                "--checkpoint",
+                                                                "--checkpoint-every",
+                                                                "--markdown",
+                                                                "--strict",
+                                                                "--save-weights",
+                                                                "--max-input",
+                                                                "--save-plan",
+                                                                "--trace-layers",
+                                                                "--trace-micro-batches",
+                                                                "--write-profile",
+                                                                "--record-routing"};
 
 // Returns the option of a flag that was given; null if it was not, or if the verb does not have it.
 const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
@@ -124,22 +124,23 @@ const CLI::Option* given_option(const CLI::App& verb, const std::string& flag) {
   return option != nullptr && option->count() > 0 ? option : nullptr;
 }
 
-Asked asked_by(const CLI::App& verb, std::vector<std::string> argv) {
-  Asked asked;
-  asked.argv = std::move(argv);
-  asked.flags = {verb.get_name()};
+Invocation invocation_of(const CLI::App& verb, std::vector<std::string> argv) {
+  Invocation invocation;
+  invocation.argv = std::move(argv);
+  invocation.flags = {verb.get_name()};
   for (const CLI::Option* option : verb.get_options())
-    if (option->count() > 0 && std::ranges::find(kOfNoRecord, option->get_name()) == kOfNoRecord.end())
-      asked.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
-  asked.named_file = given_option(verb, "--out") != nullptr;
-  asked.overwrite = given_option(verb, "--overwrite") != nullptr;
-  asked.otherwise = "another --out, or --overwrite";
-  asked.built_from = built_from();
-  return asked;
+    if (option->count() > 0 &&
+        std::ranges::find(kFlagsOutsideRecords, option->get_name()) == kFlagsOutsideRecords.end())
+      invocation.flags.push_back(fmt::format("{}={}", option->get_name(), fmt::join(option->results(), ",")));
+  invocation.has_named_file = given_option(verb, "--out") != nullptr;
+  invocation.overwrite = given_option(verb, "--overwrite") != nullptr;
+  invocation.alternative = "another --out, or --overwrite";
+  invocation.built_from = built_from();
+  return invocation;
 }
 
 // Flags of one process among several; the command that starts the processes sets them.
-constexpr std::array<std::string_view, 3> kOfOneProcess{"--rank", "--ranks", "--rendezvous"};
+constexpr std::array<std::string_view, 3> kProcessFlags{"--rank", "--ranks", "--rendezvous"};
 
 // Returns the files and folders that the command writes at its end, without the records, which their writer opens
 // earlier. Throws BadInput if two of these files, including the records, are the same.
@@ -177,13 +178,13 @@ int exit_code_of_doctor(const doctor::DoctorOptions& options) {
 
 }  // namespace
 
-std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& verb) {
+std::vector<tuner::GivenFlag> shared_flags(const CLI::App& other, const CLI::App& verb) {
   std::vector<tuner::GivenFlag> given;
   for (const CLI::Option* option : verb.get_options()) {
     const std::string name = option->get_name();
     const bool is_output = option->get_group() == kOutput && name != "--max-input";
     if (option->count() == 0 || is_output || other.get_option_no_throw(name) == nullptr ||
-        std::ranges::find(kOfOneProcess, name) != kOfOneProcess.end())
+        std::ranges::find(kProcessFlags, name) != kProcessFlags.end())
       continue;
     const bool takes_value = option->get_items_expected_max() > 0;
     given.push_back({name, takes_value ? fmt::format("{}", fmt::join(option->results(), ",")) : ""});
@@ -191,7 +192,7 @@ std::vector<tuner::GivenFlag> given_for(const CLI::App& other, const CLI::App& v
   return given;
 }
 
-std::string meant_by(const std::string& word, const CLI::App& verb) {
+std::string suggestion_for(const std::string& word, const CLI::App& verb) {
   if (!word.starts_with("--")) return "";
   std::vector<std::string> names;
   for (const CLI::Option* option : verb.get_options())
@@ -267,7 +268,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   if (starts) call.take_command({argv + std::min(own + 1, argc), argv + argc});
   command.targets = targets_of(verb);
   if (call.layers != nullptr) set_ranks(verb, command);
-  if (call.asked != nullptr) *call.asked = asked_by(verb, {argv, argv + argc});
+  if (call.invocation != nullptr) *call.invocation = invocation_of(verb, {argv, argv + argc});
   return command;
 }
 
@@ -392,7 +393,7 @@ VerbCall add_memory(CLI::App& verb, Command&) {
   add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank in GiB; default: the profile's", {1e-6, 1e6});
   begin_group(verb, kOutput);
   add_json(verb, m.json);
-  stands_alone(verb, "--parm", {"--top-k", "--experts", "--json"});
+  forbid_other_flags(verb, "--parm", {"--top-k", "--experts", "--json"});
   return planning(options, commands::run_memory);
 }
 
@@ -486,14 +487,14 @@ VerbCall add_import(CLI::App& verb, Command&) {
   add_text(verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
            "for nccl-tests: operation, if the file does not name it");
   add_text(verb, "--network", "inter|intra", o.network, "network of the groups, if the files do not name it");
-  add_number(verb, "--nodes", o.nodes, "nodes of the cluster; default: as in the files", {1, kMostNodes});
+  add_number(verb, "--nodes", o.nodes, "nodes of the cluster; default: as in the files", {1, kMaxNodes});
   add_number(verb, "--experts", o.experts, "for deepep: number of experts, if a test prints rates without times",
              {1, 1e6});
   add_text(verb, "--dtype", "float32|float16|bfloat16|float64", o.dtype,
            "for nsys: type of GEMMs whose kernels' names do not contain it");
   add_number(verb, "--ranks", o.ranks, "ranks of a group, if the files do not name them", {2, 1e6});
   add_number(verb, "--ranks-per-node", o.ranks_per_node, "ranks per node of the cluster; default: as in the files",
-             {1, kMostRanksPerNode});
+             {1, kMaxRanksPerNode});
   verb.add_flag("--in-place", o.in_place, "for nccl-tests: read the in-place columns; default: out of place");
   add_text(verb, "--map", "FILE", o.map,
            "for traces: CSV file with columns kernel and kind, for kernels with unknown names");
@@ -578,7 +579,7 @@ VerbCall add_self_test(CLI::App& verb, Command&) {
   begin_group(verb, kOutput);
   add_records(verb, o.out, "records of all launches and of the noise floor; default: results/self-test.jsonl");
   add_json(verb, o.json);
-  stands_alone(verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
+  forbid_other_flags(verb, "--simulate", {"--delta", "--seed", "--resamples", "--json"});
   VerbCall call = planning(options, regress::run_self_test);
   call.take_command = [options](std::vector<std::string> words) { options->command = std::move(words); };
   return call;

@@ -57,9 +57,9 @@ struct RunningHalf {
 
 /// The parsed flags of a verb, without those that all verbs have.
 struct VerbCall {
-  std::any options;          // a std::shared_ptr of the verb's own options
-  std::function<int()> run;  // runs the verb and returns the exit code; empty: the verb always runs layers
-  Asked* asked = nullptr;    // the question of the verb's records; null: it writes none
+  std::any options;                  // a std::shared_ptr of the verb's own options
+  std::function<int()> run;          // runs the verb and returns the exit code; empty: the verb always runs layers
+  Invocation* invocation = nullptr;  // the question of the verb's records; null: it writes none
   /// For a verb that starts another command line: receives the words after the --.
   std::function<void(std::vector<std::string> words)> take_command;
 
@@ -74,8 +74,8 @@ struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
   bool wide = false;
-  std::vector<OutTarget> targets;          // files and folders that the verb writes, besides records
-  int64_t most_input = kDefaultMostInput;  // largest size of an input file, in bytes after decompression
+  std::vector<OutTarget> targets;         // files and folders that the verb writes, besides records
+  int64_t max_input = kDefaultMostInput;  // largest size of an input file, in bytes after decompression
   RanksFlags ranks;
   VerbCall call;
 

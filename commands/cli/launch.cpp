@@ -45,7 +45,7 @@ class Ranks {
       : options_(options),
         program_(program),
         timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
-    signals_ = signalfd(-1, &held_.set(), SFD_CLOEXEC);
+    signals_ = signalfd(-1, &blocked_signals_.set(), SFD_CLOEXEC);
   }
   ~Ranks() {
     for (const Child& child : children_)
@@ -59,8 +59,8 @@ class Ranks {
     for (int rank = 0; rank < options_.ranks; ++rank) children_.push_back({start(rank)});
     while (open() > 0) {
       wait_for_news();
-      look_at_children();
-      tell_of_stopped();
+      check_children();
+      report_stopped_children();
       if (Clock::now() >= deadline_ || only_stopped()) end(SIGKILL);
     }
     return ended_by_ ? 128 + ended_by_ : code_;
@@ -73,7 +73,7 @@ class Ranks {
     if (pid > 0) return pid;
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // the rank is killed when this process ends
     if (getppid() != parent) _exit(kRankFailure);
-    held_.release();
+    blocked_signals_.unblock();
     for (const char* here : {"RANK", "LOCAL_RANK"}) setenv(here, fmt::format("{}", rank).c_str(), 1);
     for (const char* all : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
       setenv(all, fmt::format("{}", options_.ranks).c_str(), 1);
@@ -97,12 +97,12 @@ class Ranks {
   }
 
   // Returns the time at which a stopped rank counts as failed, after which the others are ended.
-  Clock::time_point given_up(const Child& child) const {
+  Clock::time_point give_up_time(const Child& child) const {
     return child.stopped_at ? *child.stopped_at + timeout_ : Clock::time_point::max();
   }
-  void tell_of_stopped() {
+  void report_stopped_children() {
     for (size_t rank = 0; rank < children_.size(); ++rank)
-      if (Clock::now() >= given_up(children_[rank]))
+      if (Clock::now() >= give_up_time(children_[rank]))
         board_.post_failure(fmt::format("rank {} has been stopped for {:.1f} s", rank, options_.timeout_s));
   }
 
@@ -111,7 +111,7 @@ class Ranks {
     int ms = -1;
     Clock::time_point next = deadline_;
     if (!board_.failure())
-      for (const Child& child : children_) next = std::min(next, given_up(child));
+      for (const Child& child : children_) next = std::min(next, give_up_time(child));
     if (next != Clock::time_point::max()) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next - Clock::now());
       ms = static_cast<int>(std::clamp<int64_t>(left.count() + 1, 0, 1000000));
@@ -126,7 +126,7 @@ class Ranks {
     deadline_ = std::min(deadline_, Clock::now() + (again ? kGrace : std::max<Clock::duration>(kGrace, timeout_)));
   }
 
-  void look_at_children() {
+  void check_children() {
     for (size_t rank = 0; rank < children_.size(); ++rank) {
       Child& child = children_[rank];
       int status = 0;
@@ -172,7 +172,7 @@ class Ranks {
   const std::string& program_;
   const Clock::duration timeout_;
   LaunchBoard board_;
-  HeldSignals held_;
+  BlockedSignals blocked_signals_;
   int signals_ = -1;
   std::vector<Child> children_;
   Clock::time_point deadline_ = Clock::time_point::max();

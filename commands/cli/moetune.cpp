@@ -35,7 +35,7 @@ int run(int argc, char** argv) {
   if (!command) return kOk;
   set_log_level(command->log);
   if (command->wide) widen_output();
-  set_most_input(command->most_input);
+  set_most_input(command->max_input);
   if (command->runs_layers()) return hand_over(command->verb, argv);
   require_targets(command->targets);
   return command->call.run();

@@ -25,7 +25,7 @@ int run(int argc, char** argv) {
                     command->verb);
   set_log_level(command->log);
   if (command->wide) widen_output();
-  set_most_input(command->most_input);
+  set_most_input(command->max_input);
   if (command->call.layers->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {

@@ -50,11 +50,11 @@ std::string who_is_where(const World& world, const Launch& launch) {
 }
 
 // A world with collectives by NCCL; the processes meet, and report failures, over Gloo.
-class OverNccl final : public World {
+class ControlledNcclWorld final : public World {
  public:
-  OverNccl(std::unique_ptr<GlooWorld> control, const RanksFlags& flags) : control_(std::move(control)) {
+  ControlledNcclWorld(std::unique_ptr<GlooWorld> control, const RanksFlags& flags) : control_(std::move(control)) {
     NcclOptions options;
-    options.rank = control_->here().front();
+    options.rank = control_->local_ranks().front();
     options.size = control_->ranks();
     options.topology = control_->topology();
     options.local_rank = options.topology.local_rank;
@@ -77,7 +77,7 @@ class OverNccl final : public World {
   }
   std::string_view backend() const override { return backend_; }
   int ranks() const override { return control_->ranks(); }
-  std::vector<int> here() const override { return control_->here(); }
+  std::vector<int> local_ranks() const override { return control_->local_ranks(); }
   const WorldTopology& topology() const override { return control_->topology(); }
   std::vector<std::pair<std::string, std::string>> settings() const override { return nccl_->settings(); }
   std::unique_ptr<Communicator> communicator(int rank) override { return nccl_->communicator(rank); }
@@ -90,7 +90,7 @@ class OverNccl final : public World {
 };
 
 // Returns whether another rank reports the same error and prints it.
-bool said_by_another(Communicator& all, const std::string& what) {
+bool reported_by_other_rank(Communicator& all, const std::string& what) {
   try {
     all.split(0, 0);
   } catch (const RankFailure& end) {
@@ -125,7 +125,7 @@ std::unique_ptr<World> start_processes(const RanksFlags& flags, const std::vecto
   auto gloo = std::make_unique<GlooWorld>(launch, GlooJob{build_name(), job_of(argv)}, flags.timeout_s, start_s);
   std::unique_ptr<World> world;
   if (flags.backend == Backend::nccl)
-    world = std::make_unique<OverNccl>(std::move(gloo), flags);
+    world = std::make_unique<ControlledNcclWorld>(std::move(gloo), flags);
   else
     world = std::move(gloo);
   if (is_leader(*world)) log_info(who_is_where(*world, launch));
@@ -139,14 +139,14 @@ int run_together(World* processes, const std::function<int()>& verb) {
   } catch (const RankFailure&) {  // the other ranks have been notified
     throw;
   } catch (const std::exception& error) {
-    const auto all = processes->communicator(processes->here().front());
+    const auto all = processes->communicator(processes->local_ranks().front());
     all->abort(error.what());
     const bool alone = dynamic_cast<const OutOfMemory*>(&error);  // other ranks may still have memory
     const bool bad_input = !alone && dynamic_cast<const BadInput*>(&error);
     const bool wrong = dynamic_cast<const WrongResult*>(&error);
     if (!bad_input && !wrong) throw RankFailure(fmt::format("rank {} failed: {}", all->rank(), error.what()));
     // Print before returning: a launcher may end this process as soon as another rank has ended.
-    if (!said_by_another(*all, error.what())) say(error.what());
+    if (!reported_by_other_rank(*all, error.what())) report_line(error.what());
     if (dynamic_cast<const NoHardware*>(&error)) return kNoHardware;
     return bad_input ? kBadInput : kWrongResult;
   }

@@ -77,7 +77,7 @@ void add_verification(CLI::App& verb, tuner::TuneOptions& o) {
 
 // Refuses flags that would have no effect.
 void check_tune(const CLI::App& verb, const tuner::TuneOptions& o) {
-  const bool one = asks_one(o);
+  const bool one = names_one_model(o);
   for (const char* of_grids : {"--measure", "--measure-degrees", "--strategy-layers"})
     require<BadInput>(!one || verb.count(of_grids) == 0, "{}: found it with one layer or model, expected a grid",
                       of_grids);
@@ -104,7 +104,7 @@ void add_against(CLI::App& verb, std::string& against) {
   for_each_layer_field([&](const auto& field) {
     if (!field.planned_only) kept.push_back(field.flag());
   });
-  stands_alone(verb, "--against", kept);
+  forbid_other_flags(verb, "--against", kept);
 }
 
 }  // namespace
@@ -169,7 +169,7 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
     if (verb.count("--current") > 0) options->current = current_layout(text("--current"));
     if (verb.count("--measured") > 0) options->current->measured = measured_steps(text("--measured"));
     for (const char* other : {"simulate", "layerbench", "modelbench"})
-      options->given_for[other] = given_for(*verb.get_parent()->get_subcommand(other), verb);
+      options->given_for[other] = shared_flags(*verb.get_parent()->get_subcommand(other), verb);
   });
   VerbCall call = running(options, &RunningHalf::tune, o.selection.cluster);
   call.run = [options] { return tuner::run_planned_tune(*options); };
@@ -185,9 +185,9 @@ VerbCall add_microbench(CLI::App& verb, Command& c) {
   verb.add_option("--op", m.ops, "only these operations; default: all, and also contention of lanes and overheads")
       ->type_name("OP[,..]")
       ->delimiter(',');
-  add_bytes(verb, "-b,--min-bytes", m.least_bytes, "smallest size of collectives: 64K, 1M, ...; default: the largest");
+  add_bytes(verb, "-b,--min-bytes", m.min_bytes, "smallest size of collectives: 64K, 1M, ...; default: the largest");
   add_bytes(
-      verb, "-e,--max-bytes", m.most_bytes,
+      verb, "-e,--max-bytes", m.max_bytes,
       "largest size of collectives; default: the smallest; without both flags: FSMoE's sizes, or a share of them");
   add_number(verb, "-f,--step-factor", m.step_factor, "ratio of successive sizes", {1.0001, 1e6});
   add_bytes(verb, "-i,--step-bytes", m.step_bytes, "difference between successive sizes, instead of -f");
@@ -210,7 +210,7 @@ VerbCall add_microbench(CLI::App& verb, Command& c) {
   add_results(verb, m);
   for (const char* step : {"--step-factor", "--step-bytes"}) needs(verb, step, {"--min-bytes", "--max-bytes"});
   verb.get_option("--step-factor")->excludes("--step-bytes");
-  stands_alone(verb, "--kernels", {"--repetitions", "--json", "--device", "--out", "--overwrite"});
+  forbid_other_flags(verb, "--kernels", {"--repetitions", "--json", "--device", "--out", "--overwrite"});
   return running(options, &RunningHalf::microbench, m.cluster);
 }
 
@@ -405,7 +405,7 @@ std::vector<std::string> launched(std::vector<std::string> words, const Command&
   if (c.log == LogLevel::errors) words.emplace_back("--quiet");
   if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
   if (c.wide) words.emplace_back("--wide");
-  if (c.most_input != kDefaultMostInput) words.push_back(fmt::format("--max-input={}", c.most_input));
+  if (c.max_input != kDefaultMostInput) words.push_back(fmt::format("--max-input={}", c.max_input));
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());

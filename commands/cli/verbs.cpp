@@ -9,7 +9,7 @@
 namespace moe::cli {
 namespace {
 
-using enum Half;
+using enum ProgramKind;
 
 constexpr bool kStartsAnother = true;
 
@@ -56,7 +56,7 @@ void add_common(CLI::App& verb, Command& c) {
   verb.add_flag("--wide", c.wide,
                 "print tables with all columns and rows; default: limited to the width of COLUMNS or the terminal");
   add_log(verb, c.log);
-  add_bytes(verb, "--max-input", c.most_input, "largest size of an input file, uncompressed; default: 512M");
+  add_bytes(verb, "--max-input", c.max_input, "largest size of an input file, uncompressed; default: 512M");
   verb.set_help_flag();
   verb.set_help_flag("-h,--help", "print this help");
   verb.get_help_ptr()->group(kOutput);

@@ -10,11 +10,11 @@
 namespace moe::cli {
 
 /// The executable that a verb needs: the one that plans, or the one with LibTorch too.
-enum class Half { plans, runs };
+enum class ProgramKind { plans, runs };
 
 struct Verb {
   std::string_view name;
-  Half half;
+  ProgramKind half;
   std::string_view summary;
   /// Adds the verb's flags and returns the call that holds their values after parsing. Flags of all verbs go to
   /// `command`.
@@ -22,7 +22,7 @@ struct Verb {
   bool starts_another = false;  // the verb starts another command line, which follows --
 
   /// Returns whether the verb itself runs layers, on ranks that can be processes.
-  bool runs_layers() const { return half == Half::runs && !starts_another; }
+  bool runs_layers() const { return half == ProgramKind::runs && !starts_another; }
 };
 
 /// Returns all verbs in the order of --help.
@@ -63,7 +63,7 @@ VerbCall planning(const std::shared_ptr<Options>& options, int (*run)(const Opti
   VerbCall call;
   call.options = options;
   call.run = [options, run] { return run(*options); };
-  if constexpr (requires { options->asked; }) call.asked = &options->asked;
+  if constexpr (requires { options->invocation; }) call.invocation = &options->invocation;
   return call;
 }
 
@@ -76,7 +76,7 @@ VerbCall running(const std::shared_ptr<Options>& options, int (*RunningHalf::*ru
   call.run_layers = [options, run](const RunningHalf& half, World* processes) {
     return (half.*run)(*options, processes);
   };
-  call.asked = &options->asked;
+  call.invocation = &options->invocation;
   call.layers = options.get();
   call.cluster = &cluster;
   return call;

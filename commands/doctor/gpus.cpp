@@ -11,13 +11,13 @@
 namespace moe::doctor {
 namespace {
 
-constexpr unsigned kHot = 80;  // degrees Celsius; data-centre GPUs slow down from about 85
+constexpr unsigned kHotCelsius = 80;  // degrees Celsius; data-centre GPUs slow down from about 85
 
 constexpr Area kGpu{"gpu"};
 
 Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
   const auto mhz = nvml_says(nvml.clock, gpu, kNvmlSmClock);
-  const auto most = nvml_says(nvml.most_clock, gpu, kNvmlSmClock);
+  const auto most = nvml_says(nvml.max_clock, gpu, kNvmlSmClock);
   const auto reasons = nvml_says(nvml.reasons, gpu).value_or(0);
   if (!mhz || !most) return {};
   const std::string at = fmt::format("{} of {} MHz", *mhz, *most);
@@ -76,13 +76,13 @@ Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
                                     : kGpu(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
   }
   if (const auto celsius = nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature))
-    all.push_back(*celsius >= kHot ? kGpu(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
-                                          "nvidia-smi -q -d TEMPERATURE")
-                                   : kGpu(Level::ok, fmt::format("below {} C", kHot), "cool enough"));
+    all.push_back(*celsius >= kHotCelsius ? kGpu(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
+                                                 "nvidia-smi -q -d TEMPERATURE")
+                                          : kGpu(Level::ok, fmt::format("below {} C", kHotCelsius), "cool enough"));
   return all;
 }
 
-Findings others(const Nvml& nvml, NvmlDevice gpu) {
+Findings other_processes(const Nvml& nvml, NvmlDevice gpu) {
   unsigned count = 0;
   if (nvml.processes == nullptr) return {};
   const int error = nvml.processes(gpu, &count, nullptr);
@@ -94,14 +94,13 @@ Findings others(const Nvml& nvml, NvmlDevice gpu) {
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
   const auto generation = nvml_says(nvml.pcie_generation, gpu), width = nvml_says(nvml.pcie_width, gpu);
-  const auto most_generation = nvml_says(nvml.most_pcie_generation, gpu),
-             most_width = nvml_says(nvml.most_pcie_width, gpu);
-  if (!generation || !width || !most_generation || !most_width) return {};
+  const auto max_generation = nvml_says(nvml.max_pcie_generation, gpu), max_width = nvml_says(nvml.max_pcie_width, gpu);
+  if (!generation || !width || !max_generation || !max_width) return {};
   const std::string found =
-      fmt::format("PCIe {} x{}, at most {} x{}", *generation, *width, *most_generation, *most_width);
-  if (*width < *most_width)
+      fmt::format("PCIe {} x{}, at most {} x{}", *generation, *width, *max_generation, *max_width);
+  if (*width < *max_width)
     return {kGpu(Level::warn, found, "fewer lanes: copies and the network are slower", "sudo lspci -vv | grep LnkSta")};
-  if (*generation < *most_generation)
+  if (*generation < *max_generation)
     return {kGpu(Level::note, found, "an idle link is slow to save power; look under load",
                  "nvidia-smi --query-gpu=pcie.link.gen.current --format=csv")};
   return {kGpu(Level::ok, found, "as fast as it can be")};
@@ -124,15 +123,15 @@ std::string name(const Nvml& nvml, NvmlDevice gpu) {
 }
 
 /// Combines equal findings of several GPUs into one: "GPUs 0-2, 5: ...".
-Findings together(const std::vector<Findings>& of_each) {
-  struct Alike {
+Findings merge_findings(const std::vector<Findings>& of_each) {
+  struct FindingGroup {
     Finding finding;
     std::vector<size_t> gpus;
   };
-  std::vector<Alike> rows;
+  std::vector<FindingGroup> rows;
   for (size_t gpu = 0; gpu < of_each.size(); ++gpu)
     for (const Finding& one : of_each[gpu]) {
-      const auto known = std::ranges::find(rows, one.found, [](const Alike& row) { return row.finding.found; });
+      const auto known = std::ranges::find(rows, one.found, [](const FindingGroup& row) { return row.finding.found; });
       if (known == rows.end())
         rows.push_back({one, {gpu}});
       else
@@ -148,7 +147,7 @@ Findings together(const std::vector<Findings>& of_each) {
   return all;
 }
 
-Findings of_all(const Nvml& nvml) {
+Findings all_gpu_findings(const Nvml& nvml) {
   unsigned count = 0;
   if (nvml.count(&count) != kNvmlOk)
     return {kGpu(Level::note, "NVML does not count its GPUs", "the GPUs are not examined")};
@@ -164,10 +163,10 @@ Findings of_all(const Nvml& nvml) {
     }
     names.push_back(name(nvml, gpu));
     own.push_back(kGpu(Level::ok, names.back(), "name of the GPU"));
-    for (const auto probe : {clocks, modes, power_and_heat, others, pcie, links})
+    for (const auto probe : {clocks, modes, power_and_heat, other_processes, pcie, links})
       for (Finding& one : probe(nvml, gpu)) own.push_back(std::move(one));
   }
-  Findings all = together(of_each);
+  Findings all = merge_findings(of_each);
   if (std::ranges::adjacent_find(names, std::not_equal_to{}) != names.end())
     all.push_back(kGpu(Level::warn, "GPUs of different kinds", "collectives wait for the slowest GPU",
                        fmt::format("CUDA_VISIBLE_DEVICES=... {} VERB", program_word())));
@@ -182,7 +181,7 @@ Findings gpu_findings(const Nvml* nvml) {
   if (const int error = usable ? nvml->init() : -1; error != kNvmlOk)
     return {
         kGpu(Level::note, fmt::format("NVML can't be used (error {})", error), "GPUs are not examined", "nvidia-smi")};
-  Findings all = of_all(*nvml);
+  Findings all = all_gpu_findings(*nvml);
   if (nvml->shutdown != nullptr) nvml->shutdown();
   return all;
 }

@@ -14,7 +14,7 @@
 namespace moe::doctor {
 namespace {
 
-constexpr double kFarOffS = 1e-3;  // larger offsets make times of different nodes incomparable
+constexpr double kMaxClockOffsetS = 1e-3;  // larger offsets make times of different nodes incomparable
 
 constexpr Area kClock{"clock"};
 
@@ -33,12 +33,12 @@ Findings clock_findings(const SystemFiles& files, const std::optional<ClockState
   if (!clock->synchronised)
     all.push_back(kClock(Level::note, "time is not synchronised", "timelines of several machines can't be compared",
                          "sudo systemctl start chrony"));
-  else if (std::abs(clock->offset_s) > kFarOffS)
+  else if (std::abs(clock->offset_s) > kMaxClockOffsetS)
     all.push_back(kClock(Level::note, off + " off the time server",
                          "timelines of several machines are shifted by this time", "chronyc tracking"));
   else
     all.push_back(kClock(Level::ok, fmt::format("synchronised, {} off", off),
-                         "at most " + human_seconds(clock->most_error_s) + " by the kernel's own estimate"));
+                         "at most " + human_seconds(clock->max_error_s) + " by the kernel's own estimate"));
   return all;
 }
 
@@ -118,7 +118,7 @@ Finding quota(const SystemFiles& files) {
               "docker update --cpus N CONTAINER  (Kubernetes: limits.cpu; systemd: CPUQuota=)");
 }
 
-Finding guest(const SystemFiles& files) {
+Finding virtualization(const SystemFiles& files) {
   const auto flags = words_in(value_of_key(files.text("/proc/cpuinfo").value_or(""), "flags").value_or(""));
   if (std::ranges::find(flags, "hypervisor") == flags.end() && !files.has("/sys/hypervisor/type"))
     return kCpu(Level::ok, "no sign of a virtual machine", "no other guest shares these cores");
@@ -138,7 +138,7 @@ Finding container(const SystemFiles& files) {
 }  // namespace
 
 Findings cpu_findings(const SystemFiles& files) {
-  Findings all{governor(files), affinity(files), quota(files), guest(files), container(files)};
+  Findings all{governor(files), affinity(files), quota(files), virtualization(files), container(files)};
   for (const auto probe : {boost, hyper_threads, numa})
     for (Finding& one : probe(files)) all.push_back(std::move(one));
   return all;
@@ -189,7 +189,7 @@ struct Program {
 };
 
 /// Returns the programs that were busy between the two samples, the busiest first. `ticks`: clock ticks of one core.
-std::vector<Program> busiest(const Processes& before, const Processes& after, double ticks) {
+std::vector<Program> busiest_programs(const Processes& before, const Processes& after, double ticks) {
   const std::string own = std::to_string(::getpid());
   std::vector<Program> busy;
   for (const auto& [id, process] : after) {
@@ -276,23 +276,23 @@ Findings load_findings(const SystemFiles& files, const std::function<void()>& wa
     return all;
   }
   const double ticks = (after->total() - before->total()) / static_cast<double>(online_cores(files));
-  all.push_back(processes_finding(busiest(running, processes(files), ticks)));
+  all.push_back(processes_finding(busiest_programs(running, processes(files), ticks)));
   for (Finding& one : times(*before, *after)) all.push_back(std::move(one));
   return all;
 }
 
 namespace {
 
-constexpr double kLittleLeft = 0.1;  // share of the memory, or of a limit
+constexpr double kLowShare = 0.1;  // share of the memory, or of a limit
 constexpr double kSwapNoticed = 64.0 * kMiB;
 
 constexpr Area kMemory{"memory"};
 
-Findings left(const SystemFiles& files) {
+Findings free_memory(const SystemFiles& files) {
   const auto total = memory_bytes(files, "MemTotal"), free = memory_bytes(files, "MemAvailable");
   if (!total || !free || *total <= 0) return {};
   const std::string found = fmt::format("{} of {} free", human_bytes(*free), human_bytes(*total));
-  if (*free < kLittleLeft * *total)
+  if (*free < kLowShare * *total)
     return {kMemory(Level::warn, found, "layers may not fit, and pages are reclaimed during runs",
                     "ps -eo rss,comm --sort -rss | head")};
   return {kMemory(Level::ok, found, "nothing has to be reclaimed")};
@@ -305,7 +305,7 @@ Findings limit(const SystemFiles& files) {
   const double free = limit->limit_bytes - limit->used_bytes;
   const std::string found = fmt::format("control group: at most {}, {} used", human_bytes(limit->limit_bytes),
                                         human_bytes(limit->used_bytes));
-  if (free < kLittleLeft * limit->limit_bytes)
+  if (free < kLowShare * limit->limit_bytes)
     return {kMemory(Level::warn, found, "programs that exceed it are killed; near the limit, pages are reclaimed",
                     "docker update --memory N CONTAINER  (Kubernetes: limits.memory; systemd: MemoryMax=)")};
   return {kMemory(Level::note, found, "programs that exceed it are killed")};
@@ -321,15 +321,15 @@ Findings swap(const SystemFiles& files) {
 }
 
 /// Returns the word in brackets of a list such as "always [madvise] never".
-std::string chosen(const std::string& words) {
+std::string bracketed_choice(const std::string& words) {
   const size_t open = words.find('['), close = words.find(']', std::min(open, words.size()));
   return open == std::string::npos || close == std::string::npos ? "" : words.substr(open + 1, close - open - 1);
 }
 
 Findings huge_pages(const SystemFiles& files) {
   const std::string folder = "/sys/kernel/mm/transparent_hugepage/";
-  const std::string enabled = chosen(files.text(folder + "enabled").value_or(""));
-  const std::string defrag = chosen(files.text(folder + "defrag").value_or(""));
+  const std::string enabled = bracketed_choice(files.text(folder + "enabled").value_or(""));
+  const std::string defrag = bracketed_choice(files.text(folder + "defrag").value_or(""));
   if (enabled.empty()) return {};
   Findings all;
   if (enabled == "always")
@@ -350,7 +350,7 @@ Findings huge_pages(const SystemFiles& files) {
 
 Findings memory_findings(const SystemFiles& files) {
   Findings all;
-  for (const auto probe : {left, limit, swap, huge_pages})
+  for (const auto probe : {free_memory, limit, swap, huge_pages})
     for (Finding& one : probe(files)) all.push_back(std::move(one));
   return all;
 }
@@ -431,11 +431,11 @@ constexpr std::array kVariables{
 constexpr std::array<std::string_view, 4> kFamilies{"NCCL_", "GLOO_", "OMP_", "MKL_"};
 
 // Returns the value if it is printable, short and not a path.
-std::string shown_value(const std::string& value) {
-  constexpr size_t kMost = 24;
+std::string printable_value(const std::string& value) {
+  constexpr size_t kMax = 24;
   const bool path = value.find('/') != std::string::npos;
   const bool plain = std::ranges::all_of(value, [](unsigned char c) { return c >= ' ' && c <= '~'; });
-  return path || !plain || value.size() > kMost ? "is set" : fmt::format("= {}", value);
+  return path || !plain || value.size() > kMax ? "is set" : fmt::format("= {}", value);
 }
 
 }  // namespace
@@ -447,7 +447,7 @@ Findings variable_findings(const Environment& environment) {
     const auto* known = std::ranges::find(kVariables, name, &Variable::name);
     const bool family = std::ranges::any_of(kFamilies, [&, &of = name](auto start) { return of.starts_with(start); });
     if (known == kVariables.end() && !family) continue;
-    Finding finding{Level::note, "variable", fmt::format("{} {}", name, shown_value(value)),
+    Finding finding{Level::note, "variable", fmt::format("{} {}", name, printable_value(value)),
                     "an unknown variable; see the library's documentation", "unset " + name};
     if (known != kVariables.end()) {
       const bool harmless = known->harmless.find(fmt::format(" {} ", value)) != std::string_view::npos;

@@ -31,7 +31,7 @@ Findings variable_findings(const Environment& environment);
 /// The state of the system's clock by adjtimex(2).
 struct ClockState {
   bool synchronised = false;
-  double offset_s = 0, most_error_s = 0;
+  double offset_s = 0, max_error_s = 0;
 };
 /// Returns findings on the clock source and the offset of the clock. `clock`: none if the system does not report it.
 Findings clock_findings(const SystemFiles& files, const std::optional<ClockState>& clock);

@@ -10,7 +10,7 @@
 namespace moe::doctor {
 namespace {
 
-constexpr size_t kMostRows = 20, kMostCommands = 12;  // rows and commands that fit on a screen, without --all
+constexpr size_t kMaxRows = 20, kMaxCommands = 12;  // rows and commands that fit on a screen, without --all
 
 int64_t count(const Report& report, Level level) { return std::ranges::count(report.findings, level, &Finding::level); }
 
@@ -34,14 +34,14 @@ std::string text_of(const Report& report, bool all) {
   size_t rows = 0, hidden = 0, commanded = 0;
   for (const auto& [level, area, found, meaning, command] : report.findings) {
     if (level == Level::ok && !all) continue;
-    if (!all && rows == kMostRows) {
+    if (!all && rows == kMaxRows) {
       ++hidden;
       continue;
     }
     ++rows;
     table.add({std::string(name_of(level)), area, found, meaning});
     const std::string line = fmt::format("  {:<8}  {}\n", area, command);
-    if (command.empty() || (!all && commanded == kMostCommands) || commands.find(line) != std::string::npos) continue;
+    if (command.empty() || (!all && commanded == kMaxCommands) || commands.find(line) != std::string::npos) continue;
     ++commanded;
     commands += line;
   }

@@ -18,7 +18,7 @@
 namespace moe::exchange {
 namespace {
 
-constexpr int kMostNumber = 1 << 30;
+constexpr int kMaxNumber = 1 << 30;
 constexpr int kUsualRanksPerNode = 8;  // ranks of a node in tables that only count nodes
 
 constexpr std::array<Named<Op>, 4> kOps{{{"all_gather", Op::allgather},
@@ -66,7 +66,7 @@ class TableImport {
         continue;
       }
       ImportedSample s{.op = named->value};
-      s.ranks = static_cast<int>(csv.whole(row, ranks, 2, kMostNumber));
+      s.ranks = static_cast<int>(csv.whole(row, ranks, 2, kMaxNumber));
       s.network = network_of(s.ranks, csv.path);
       s.bytes = csv.number(row, size, 1) * bytes;
       s.seconds = csv.number(row, latency, 1e-9) * 1e-3;
@@ -88,9 +88,9 @@ class TableImport {
     for (const CsvTable::Row& row : csv.rows) {
       const std::string& dtype = row.cells[type];
       double flops = kFlopsPerMac;
-      int64_t least = kMostNumber;
+      int64_t least = kMaxNumber;
       for (const size_t size : {m, n, k}) {
-        const int64_t number = csv.whole(row, size, 1, kMostNumber);
+        const int64_t number = csv.whole(row, size, 1, kMaxNumber);
         flops *= static_cast<double>(number);
         least = std::min(least, number);
       }
@@ -113,15 +113,15 @@ class TableImport {
                  top_k = csv.column("num_topk");
     std::map<std::tuple<std::string, int, double>, double> fastest;  // seconds by network, ranks and bytes
     for (const CsvTable::Row& row : csv.rows) {
-      const auto of = static_cast<int>(csv.whole(row, nodes, 1, kMostNumber / kUsualRanksPerNode));
+      const auto of = static_cast<int>(csv.whole(row, nodes, 1, kMaxNumber / kUsualRanksPerNode));
       double bytes = bytes_of_type("bfloat16");
       for (const size_t size : {hidden, tokens, top_k})
-        bytes *= static_cast<double>(csv.whole(row, size, 1, kMostNumber));
+        bytes *= static_cast<double>(csv.whole(row, size, 1, kMaxNumber));
       const double seconds = (csv.number(row, transmit, 1e-3) + csv.number(row, notify, 0)) * 1e-6;
       const int ranks = of * options_.ranks_per_node.value_or(kUsualRanksPerNode);
       double& least = fastest.try_emplace({of > 1 ? "inter" : "intra", ranks, bytes}, seconds).first->second;
       least = std::min(least, seconds);
-      samples_.see({of, ranks / of});
+      samples_.note_cluster_size({of, ranks / of});
     }
     for (const auto& [key, seconds] : fastest) {
       const auto& [network, ranks, bytes] = key;

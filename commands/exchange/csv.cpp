@@ -24,7 +24,7 @@
 namespace moe::exchange {
 namespace {
 
-constexpr size_t kMostCells = 4'000'000;  // in memory at once
+constexpr size_t kMaxCells = 4'000'000;  // in memory at once
 
 // Returns the number of quotes before the mark with which spreadsheets begin a formula; none for other cells.
 std::optional<size_t> quotes_before_formula(std::string_view cell) {
@@ -74,8 +74,8 @@ class Lexer {
     do {
       cells.push_back(!at_end() && text_[at_] == '"' ? quoted() : plain());
       if (quotes_before_formula(cells.back()).value_or(0) > 0) cells.back().erase(0, 1);
-      require<BadInput>(++cells_ <= kMostCells, "{}:{}: found more than {} cells, expected fewer", path_, line_,
-                        kMostCells);
+      require<BadInput>(++cells_ <= kMaxCells, "{}:{}: found more than {} cells, expected fewer", path_, line_,
+                        kMaxCells);
     } while (!at_end() && text_[at_] == ',' && ++at_);
     require<BadInput>(at_end() || text_[at_] == '\n' || text_[at_] == '\r',
                       "{}:{}: found text behind a quote, expected a comma", path_, line_);
@@ -146,7 +146,7 @@ double CsvTable::number(const Row& row, size_t column, double least) const {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<BadInput>(error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value >= least,
-                    "{}: found {}, expected a number of at least {}", where(row, column), shown(text), least);
+                    "{}: found {}, expected a number of at least {}", where(row, column), quoted_text(text), least);
   return value;
 }
 
@@ -155,7 +155,7 @@ int64_t CsvTable::whole(const Row& row, size_t column, int64_t least, int64_t mo
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
-                    "{}: found {}, expected a whole number from {} to {}", where(row, column), shown(text), least,
+                    "{}: found {}, expected a whole number from {} to {}", where(row, column), quoted_text(text), least,
                     most);
   return value;
 }
@@ -173,7 +173,7 @@ CsvTable read_csv(const std::string& path) {
   table.columns = lexer.record();
   for (const std::string& name : table.columns)
     require<BadInput>(name.empty() || std::ranges::count(table.columns, name) == 1,
-                      "{}:{}: found several columns of the name {}, expected one", path, head, shown(name));
+                      "{}:{}: found several columns of the name {}, expected one", path, head, quoted_text(name));
   for (lexer.skip(); !lexer.at_end(); lexer.skip()) {
     const int line = lexer.line();
     table.rows.push_back({line, lexer.record()});
@@ -241,7 +241,7 @@ namespace {
 constexpr std::string_view kTableColumn = "table", kRootTable = "profile";
 // The key of a beta per byte, and the key of a beta per element that replaces it.
 constexpr std::string_view kBetaOfBytes = "beta_s_per_byte", kBetaOfElements = "beta_s_per_element";
-constexpr double kBytesOfElement = 4;  // papers print betas of float32
+constexpr double kBytesPerElement = 4;  // papers print betas of float32
 
 // The columns of most tables come first. Others follow in the order of their first use.
 constexpr std::array<std::string_view, 12> kUsualColumns{"table", "name",  "op",    "network", "ranks",   "algorithm",
@@ -367,7 +367,7 @@ ConfigValue tree_of(const CsvTable& csv) {
       if (c == table_column || row.cells[c].empty()) continue;
       ConfigValue value = value_of_cell(row.cells[c], row.line);
       const bool of_elements = csv.columns[c] == kBetaOfElements;
-      if (of_elements) value.real = csv.number(row, c, 0) / kBytesOfElement, value.kind = ConfigKind::real;
+      if (of_elements) value.real = csv.number(row, c, 0) / kBytesPerElement, value.kind = ConfigKind::real;
       const std::string key(of_elements ? kBetaOfBytes : std::string_view(csv.columns[c]));
       require<BadInput>(table->find(key) == nullptr, "{}: found a second one of table {}, expected one",
                         csv.where(row, c), name);
@@ -400,7 +400,7 @@ void write_profile_csv(const ExportOptions& options, std::ostream& out) {
       if (value == nullptr || !is_cell(*value, table.table == &file.root))
         cells.emplace_back();
       else if (per_element && columns[c] == kBetaOfBytes)
-        cells.push_back(fmt::format("{}", value->real * kBytesOfElement));
+        cells.push_back(fmt::format("{}", value->real * kBytesPerElement));
       else
         cells.push_back(text_of_cell(*value));
     }
@@ -423,7 +423,7 @@ void import_csv_profile(const ImportOptions& options) {
 
 namespace {
 
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMaxRanks = 1 << 20;
 
 // The indices of the columns; columns.size() for a column that the file lacks.
 struct SampleColumns {
@@ -443,7 +443,7 @@ ImportedSample sample_of_row(const CsvTable& csv, const CsvTable::Row& row, cons
   const std::string& op = row.cells[at.op];
   const auto found = find_op(op);
   require<BadInput>(found && (*found == Op::gemm || facts_of(*found).table == OpTable::comm),
-                    "{}: found {}, expected a collective or gemm", csv.where(row, at.op), shown(op));
+                    "{}: found {}, expected a collective or gemm", csv.where(row, at.op), quoted_text(op));
   s.op = *found;
   s.seconds = csv.number(row, at.seconds, 1e-12);
   if (s.op == Op::gemm) {
@@ -456,8 +456,8 @@ ImportedSample sample_of_row(const CsvTable& csv, const CsvTable::Row& row, cons
   for (const char* needed : {"network", "ranks", "bytes"}) csv.column(needed);
   s.network = row.cells[at.network];
   require<BadInput>(s.network == "inter" || s.network == "intra", "{}: found {}, expected inter or intra",
-                    csv.where(row, at.network), shown(s.network));
-  s.ranks = static_cast<int>(csv.whole(row, at.ranks, 2, kMostRanks));
+                    csv.where(row, at.network), quoted_text(s.network));
+  s.ranks = static_cast<int>(csv.whole(row, at.ranks, 2, kMaxRanks));
   s.bytes = csv.number(row, at.bytes, 1);
   return s;
 }

@@ -30,7 +30,7 @@ struct ImportOptions {
   std::string dtype;  // type of GEMMs whose kernels' names do not contain it; empty: such GEMMs are left out
   std::string map;    // CSV file with kinds of kernels; empty: none
   std::string out;
-  Asked asked;
+  Invocation invocation;
 };
 
 /// Return the names of the formats, "csv|tutel|...".

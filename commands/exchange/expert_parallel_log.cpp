@@ -22,7 +22,7 @@
 namespace moe::exchange {
 namespace {
 
-constexpr double kBytesOfElement = 2;  // BF16
+constexpr double kBytesPerElement = 2;  // BF16
 
 // Returns the number directly after a text; none if the line lacks it.
 std::optional<double> number_behind(std::string_view line, std::string_view text) {
@@ -51,7 +51,7 @@ struct RunConfig {
   double node_limit = 0;  // most nodes to which a token is sent
   int nodes = 0, ranks = 0;
 
-  double bytes() const { return tokens * top_k * hidden * kBytesOfElement; }
+  double bytes() const { return tokens * top_k * hidden * kBytesPerElement; }
   // Returns the mean number of the `groups` equal parts of the experts in which a token's k experts lie, if all sets of
   // k experts are equally likely.
   double parts_of_token(double groups) const {
@@ -98,7 +98,8 @@ class ExpertParallelLog {
                      .bytes = time.bytes,
                      .seconds = time.seconds});
     }
-    for (const RunConfig& run : runs_) samples.see({run.nodes, run.nodes > 0 ? run.ranks / run.nodes : 0});
+    for (const RunConfig& run : runs_)
+      samples.note_cluster_size({run.nodes, run.nodes > 0 ? run.ranks / run.nodes : 0});
     require<BadInput>(
         !times_.empty(), "{}: found no time of dispatch or combine, expected {}", path_,
         "what DeepEP's test_intranode.py, test_internode.py, test_low_latency.py or test_ep.py, or ep_bench, prints");
@@ -223,7 +224,7 @@ class ExpertParallelLog {
         "{}: found rates without times of {} nodes, of which a token goes to {}; expected what a DeepEP of "
         "July 2025 or later prints",
         path_, parts, run_.node_limit);
-    return run_.tokens * run_.parts_of_token(parts) * run_.hidden * kBytesOfElement / (*rate * 1e9);
+    return run_.tokens * run_.parts_of_token(parts) * run_.hidden * kBytesPerElement / (*rate * 1e9);
   }
 
   // Reads "[rank 7] Dispatch bandwidth: .. | Combine bandwidth: 35.01 GB/s, avg_t=415.20 us": the bytes are the rate

@@ -203,7 +203,7 @@ HistoryRow row_of(const Run& run, const std::string& file) {
     const std::string metric = metric_name(record.key);
     const auto [known, fresh] = keys.try_emplace(metric, record.key);
     require<BadInput>(fresh, "{}: found the cases {} and {}, both {} as Otava names metrics, expected different names",
-                      file, shown(known->second), shown(record.key), metric);
+                      file, quoted_text(known->second), quoted_text(record.key), metric);
     row.seconds[metric] = seconds;
   }
   return row;

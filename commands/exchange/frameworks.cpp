@@ -178,7 +178,7 @@ std::string layer_frequency(std::string_view moe_layers) {
 
 // Returns which layers have a window: N if each N-th alone has none, else a list.
 std::string window_frequency(const LayerSet& whole) {
-  const std::string layers = windowed_pattern(whole, static_cast<int>(std::ssize(whole.is)));
+  const std::string layers = windowed_pattern(whole, static_cast<int>(std::ssize(whole.by_layer)));
   const size_t period = std::min(layers.find('0'), layers.size()) + 1;
   bool is_regular = true;
   for (size_t i = 0; i < layers.size(); ++i) is_regular &= (layers[i] == '0') == ((i + 1) % period == 0);
@@ -253,7 +253,7 @@ void add_model(const TunedLayer& tuned, int64_t ffn_hidden, Arguments& a) {
   if (l.kv_heads < l.heads) a.add("--group-query-attention");
   if (l.kv_heads < l.heads) a.add("--num-query-groups", l.kv_heads);
   if (l.window > 0) a.add("--window-size", fmt::format("{},0", l.window - 1));  // tokens to the left and to the right
-  if (!tuned.model.whole.is.empty()) a.add("--window-attn-skip-freq", window_frequency(tuned.model.whole));
+  if (!tuned.model.whole.by_layer.empty()) a.add("--window-attn-skip-freq", window_frequency(tuned.model.whole));
   if (tuned.traits.attention_sinks) a.add("--softmax-type", "learnable");
   if (tuned.traits.attention_gate) a.add("--attention-output-gate");
   a.add("--position-embedding-type", l.rope_theta > 0 ? "rope" : "learned_absolute");

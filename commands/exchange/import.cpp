@@ -59,7 +59,7 @@ void check_read(const ImportFormat& format, const ImportOptions& o) {
                                                      {"--map", !o.map.empty()},
                                                      {"--dtype", !o.dtype.empty()},
                                                      {"--experts", o.experts.has_value()},
-                                                     {"--overwrite", o.asked.overwrite && format.flags.empty()}};
+                                                     {"--overwrite", o.invocation.overwrite && format.flags.empty()}};
   for (const auto& [flag, is_given] : given)
     require<BadInput>(!is_given || has_flag(format.flags, flag), "{} has no effect for format {}", flag, format.name);
   require<BadInput>(o.network.empty() || o.network == "inter" || o.network == "intra",
@@ -95,10 +95,10 @@ void ImportedSamples::add(const ImportedSample& sample) {
   const auto [place, fresh] = by_key_.try_emplace(key_of(sample), Case{sample, {}});
   place->second.seconds.push_back(sample.seconds);
   if (sample.op == Op::gemm) return;
-  if (sample.network == "intra") see({0, sample.ranks});
+  if (sample.network == "intra") note_cluster_size({0, sample.ranks});
 }
 
-void ImportedSamples::see(const ClusterSize& size) {
+void ImportedSamples::note_cluster_size(const ClusterSize& size) {
   size_.nodes = std::max(size_.nodes, size.nodes);
   size_.ranks_per_node = std::max(size_.ranks_per_node, size.ranks_per_node);
 }
@@ -116,7 +116,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
                       of_key.first.network == "intra" ? "ranks-per-node" : "nodes", nodes, ranks_per_node,
                       of_key.first.ranks, key);
   }
-  RecordWriter writer(options.out, {options.asked, options.files, {}});
+  RecordWriter writer(options.out, {options.invocation, options.files, {}});
   std::set<std::string> series;
   for (const auto& [key, of_key] : by_key_) {
     const ImportedSample& s = of_key.first;
@@ -147,7 +147,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
   writer.end();
   log_info(fmt::format("{}: {} cases of {} operations and groups, of {} x {} ranks", options.out, by_key_.size(),
                        series.size(), counted(nodes, "node"), ranks_per_node));
-  say_what_fits(options);
+  report_fit(options);
 }
 
 std::string network_asked(const ImportOptions& options, const std::string& what) {
@@ -159,7 +159,7 @@ std::string network_asked(const ImportOptions& options, const std::string& what)
 namespace {
 
 // The rows that every plan needs; plans with several ranks per node, or with stages, need more.
-constexpr std::array<std::string_view, 5> kAsked{"gemm", "alltoall", "allgather", "reducescatter", "allreduce"};
+constexpr std::array<std::string_view, 5> kRequiredOps{"gemm", "alltoall", "allgather", "reducescatter", "allreduce"};
 
 struct RowsByVerdict {
   std::vector<std::string> good, weak, unusable;
@@ -180,7 +180,7 @@ RowsByVerdict verdicts_of(const std::vector<FittedRow>& rows) {
 
 std::vector<std::string_view> missing_ops(const std::vector<FittedRow>& rows) {
   std::vector<std::string_view> missing;
-  for (const std::string_view op : kAsked)
+  for (const std::string_view op : kRequiredOps)
     if (std::ranges::none_of(
             rows, [&](const FittedRow& row) { return !row.unusable && row.what.starts_with(fmt::format("{} ", op)); }))
       missing.push_back(op);
@@ -189,7 +189,7 @@ std::vector<std::string_view> missing_ops(const std::vector<FittedRow>& rows) {
 
 }  // namespace
 
-void say_what_fits(const ImportOptions& options) {
+void report_fit(const ImportOptions& options) {
   const FittedProfile fitted = fit_profile(read_last_run(options.out).cases, options.cluster, options.out);
   const auto [good, weak, unusable] = verdicts_of(fitted.rows);
   const auto say = [](std::string_view what, const std::vector<std::string>& rows) {
@@ -206,7 +206,7 @@ void say_what_fits(const ImportOptions& options) {
   if (!missing.empty())
     log_info(fmt::format("a plan may need rows beside these: {} (docs/imports.md); tune --nearest borrows other sizes'",
                          fmt::join(missing, ", ")));
-  if (!missing.empty() && missing.front() == kAsked.front())
+  if (!missing.empty() && missing.front() == kRequiredOps.front())
     log_info("fit --compute-from h100-8, or another preset of your GPU (see list), takes its prices of computations");
   if (!good.empty() || !weak.empty())
     log_info(fmt::format("next: {} fit --records {} --out results/{}.toml", program_word(), shell_word(options.out),

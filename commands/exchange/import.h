@@ -31,7 +31,7 @@ class ImportedSamples {
 
   void add(const ImportedSample& sample);
   /// Records that the cluster is at least this large.
-  void see(const ClusterSize& size);
+  void note_cluster_size(const ClusterSize& size);
   bool empty() const { return by_key_.empty(); }
 
   /// Appends one record for each operation, group and size, with its samples as iterations, and reports on stderr the
@@ -56,6 +56,6 @@ std::string network_asked(const ImportOptions& options, const std::string& what)
 
 /// Fits the records that an import wrote and reports on stderr which rows are good, weak or unusable and why, what else
 /// a plan needs, and the next command.
-void say_what_fits(const ImportOptions& options);
+void report_fit(const ImportOptions& options);
 
 }  // namespace moe::exchange

@@ -119,7 +119,7 @@ size_t marker(std::string_view line) {
   return std::string_view::npos;
 }
 
-constexpr double kMostListedRanks = 1 << 20;
+constexpr double kMaxListedRanks = 1 << 20;
 
 // Reads "#  Rank  0 Group  0 Pid  41 on node-1 device  0 [0000:07:00] ..."; older versions print no group.
 void read_rank(const Words& words, TestOutput& out) {
@@ -130,7 +130,7 @@ void read_rank(const Words& words, TestOutput& out) {
   const auto number = number_of_word(behind("Rank"));
   if (const std::string host = behind("on"); !host.empty())
     out.ranks.push_back(
-        {number ? static_cast<int>(std::clamp(*number, -1.0, kMostListedRanks)) : -1, behind("Group"), host});
+        {number ? static_cast<int>(std::clamp(*number, -1.0, kMaxListedRanks)) : -1, behind("Group"), host});
 }
 
 // The columns of one half of the table (out of place or in place), counted from the right; 0: missing.
@@ -325,13 +325,13 @@ constexpr std::array<Named<Op>, 11> kPrograms{{{"all_reduce", Op::allreduce},
                                                {"scatter", Op::none},
                                                {"hypercube", Op::none}}};
 
-constexpr double kMostRanksOfProcess = 4096;
+constexpr double kMaxRanksOfProcess = 4096;
 
 // Adds all ranks. If no process lists two devices, each lists only its first one, for all its ranks.
 void read_devices(const nlohmann::json& config, TestOutput& out) {
   const double here = std::max(1.0, number_at(config, "nthreads")) * std::max(1.0, number_at(config, "ngpus"));
-  require<BadInput>(here <= kMostRanksOfProcess, "{}: config: found {} threads x GPUs, expected at most {}", out.path,
-                    here, kMostRanksOfProcess);
+  require<BadInput>(here <= kMaxRanksOfProcess, "{}: config: found {} threads x GPUs, expected at most {}", out.path,
+                    here, kMaxRanksOfProcess);
   const nlohmann::json devices = list_at(config, "devices");
   std::set<std::string> processes;
   for (const nlohmann::json& device : devices) {
@@ -534,7 +534,7 @@ void check_bandwidths(TestOutput& out, Op op, int ranks) {
   out.rows.erase(wrong, out.rows.end());
 }
 
-std::string left_out(const TestOutput& out) {
+std::string left_out_summary(const TestOutput& out) {
   return fmt::format("left out: {} with wrong results, {} without a time, {} unreadable", out.wrong, out.without_time,
                      out.unreadable);
 }
@@ -542,7 +542,7 @@ std::string left_out(const TestOutput& out) {
 // The pairs of a sendrecv count as groups of two, however many of them run at once.
 void add_output(TestOutput& out, const ImportOptions& options, ImportedSamples& samples) {
   require<BadInput>(!out.rows.empty(), "{}: found no {} time of {}; {}", out.path,
-                    options.in_place ? "in-place" : "out-of-place", program_name(out), left_out(out));
+                    options.in_place ? "in-place" : "out-of-place", program_name(out), left_out_summary(out));
   require<BadInput>(!out.has_failed || out.wrong_results > 0,
                     "{}: found values out of bounds, FAILED, and no row with wrong results, expected them named",
                     out.path);
@@ -552,9 +552,9 @@ void add_output(TestOutput& out, const ImportOptions& options, ImportedSamples& 
   const int ranks = op == Op::sendrecv ? 2 : group.ranks;
   for (const TestRow& row : out.rows)
     samples.add({.op = op, .network = group.network, .ranks = ranks, .bytes = row.bytes, .seconds = row.seconds});
-  samples.see(group.size);
+  samples.note_cluster_size(group.size);
   log_info(fmt::format("{}: {} over {} ranks, {}, {} sizes; {}", out.path, name_of(op), group.ranks, group.network,
-                       out.rows.size(), left_out(out)));
+                       out.rows.size(), left_out_summary(out)));
 }
 
 // Adds the outputs of a file. An unusable output is left out with its reason; if all are, throws BadInput.

@@ -98,7 +98,7 @@ std::optional<std::string_view> type_of_kernel(std::string_view kernel) {
 }
 
 // A process and its GPU.
-using RankOfExport = std::pair<int64_t, int64_t>;
+using ExportRank = std::pair<int64_t, int64_t>;
 
 // The calls of NCCL that launched the kernels of one export.
 class NcclCalls {
@@ -207,7 +207,7 @@ class NsysImport {
 
  private:
   void add_traces(const NsysExport& from, std::vector<RankTrace>& traces) {
-    std::map<RankOfExport, RankTrace> by_rank;
+    std::map<ExportRank, RankTrace> by_rank;
     const NcclCalls calls(from);
     for (const NsysKernel& kernel : from.kernels) {
       RankTrace& rank = by_rank[{kernel.process, kernel.device}];

@@ -205,7 +205,7 @@ class TraceImport {
     world_size_ = std::max(world_size_, trace.world_size);
     if (!trace.host.empty()) ++ranks_of_host_[trace.host];
     on_gpu_ |= trace.on_gpu;
-    say(trace, counts);
+    log_counts(trace, counts);
   }
 
   void write() const {
@@ -214,10 +214,12 @@ class TraceImport {
     for (const ImportedGemm& gemm : gemms_)
       if (!gemm.is_thin || !has_thick(gemm.sample.dtype)) samples.add(gemm.sample);
     if (options_.ranks_per_node)
-      samples.see({(world_size_ + *options_.ranks_per_node - 1) / *options_.ranks_per_node, *options_.ranks_per_node});
+      samples.note_cluster_size(
+          {(world_size_ + *options_.ranks_per_node - 1) / *options_.ranks_per_node, *options_.ranks_per_node});
     else if (options_.network == "intra")
-      samples.see({1, world_size_});
-    for (const auto& [host, ranks] : ranks_of_host_) samples.see({static_cast<int>(ranks_of_host_.size()), ranks});
+      samples.note_cluster_size({1, world_size_});
+    for (const auto& [host, ranks] : ranks_of_host_)
+      samples.note_cluster_size({static_cast<int>(ranks_of_host_.size()), ranks});
     require<BadInput>(!samples.empty() || !lacks_arguments_,
                       "{}: found collectives without NCCL's arguments, expected {}", options_.files.front(),
                       needs_.arguments);
@@ -350,7 +352,7 @@ class TraceImport {
         gemms_, [&](const ImportedGemm& gemm) { return gemm.is_thin && has_thick(gemm.sample.dtype); }));
   }
 
-  void say(const RankTrace& trace, const TraceCounts& counts) const {
+  void log_counts(const RankTrace& trace, const TraceCounts& counts) const {
     log_info(fmt::format(
         "{}: {} collectives, {} GEMMs; left out: attention {}, collectives of no row {}, without sizes {}, others {}",
         trace.path, counts.collectives.text(), counts.gemms.text(), counts.attention.text(), counts.unknown.text(),

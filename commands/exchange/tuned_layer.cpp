@@ -25,7 +25,7 @@
 namespace moe::exchange {
 namespace {
 
-bool is_of_layer(const CaseRecord& record) {
+bool is_layer_record(const CaseRecord& record) {
   return !record.schedule.empty() && record.parameters.has("batch") && record.status == CaseStatus::ok;
 }
 
@@ -55,7 +55,7 @@ std::string framework_of(const CaseRecord& record) {
 
 // The chosen case: one planned for the framework; else one of an exact schedule before one of a close schedule, and a
 // measured case before a predicted one.
-struct Found {
+struct ChosenCase {
   std::vector<TimedCase> cases;
   const TimedCase* chosen = nullptr;
   bool measured = true, exact = true;
@@ -80,8 +80,8 @@ void require_fits(const ExportOptions& options, const commands::Framework& runs)
       others.empty() ? "no framework has one" : fmt::format("frameworks with a plan: {}", fmt::join(others, ", ")));
 }
 
-Found find_cases(const ExportOptions& options, const commands::Framework& runs) {
-  Found found{.cases = timed_cases(options.file, options.only, false, runs.key), .measured = false};
+ChosenCase find_cases(const ExportOptions& options, const commands::Framework& runs) {
+  ChosenCase found{.cases = timed_cases(options.file, options.only, false, runs.key), .measured = false};
   require_fits(options, runs);
   const auto planned_for_it =
       std::ranges::find(found.cases, runs.key, [](const TimedCase& c) { return framework_of(c.record); });
@@ -102,7 +102,7 @@ Found find_cases(const ExportOptions& options, const commands::Framework& runs) 
             fmt::join(runs.exact, ", "));
 }
 
-std::vector<std::string> notes_on(const Found& found, const commands::Framework& runs) {
+std::vector<std::string> notes_on(const ChosenCase& found, const commands::Framework& runs) {
   const TimedCase &fastest = found.cases.front(), &chosen = *found.chosen;
   const std::string how =
       found.measured ? chosen.record.emulated ? "measured on an emulated cluster" : "measured" : "predicted";
@@ -156,7 +156,7 @@ std::vector<std::string> parts_of_megatron(const TunedLayer& tuned) {
                                     : fmt::format("{} nodes", layer.node_limit)));
   if (layer.window > 0)
     parts.push_back(fmt::format("a sliding window of {} tokens{}", layer.window,
-                                tuned.model.whole.is.empty() ? "" : " in some layers"));
+                                tuned.model.whole.by_layer.empty() ? "" : " in some layers"));
   if (is_latent(layer)) parts.emplace_back("latent attention (MLA)");
   if (traits.selection_bias) parts.emplace_back("a bias that corrects the choice of experts");
   if (traits.routed_scale != 1) parts.push_back(fmt::format("experts' weights times {}", traits.routed_scale));
@@ -193,7 +193,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
   std::vector<std::string> layers;
   std::vector<TimedCase> cases;
   for (const CaseRecord& record : run.cases) {
-    if (!is_of_layer(record)) continue;
+    if (!is_layer_record(record)) continue;
     const std::string& layer = layer_of(record);
     if (std::ranges::find(layers, layer) == layers.end()) layers.push_back(layer);
     if (!only.empty() && layer != only) continue;
@@ -212,7 +212,7 @@ std::vector<TimedCase> timed_cases(const std::string& path, const std::string& o
 }
 
 TunedLayer tuned_layer(const ExportOptions& options, const commands::Framework& runs) {
-  const Found found = find_cases(options, runs);
+  const ChosenCase found = find_cases(options, runs);
   const CaseRecord& record = found.chosen->record;
   const LayerCase shape = commands::shape_of(record.parameters, record.where);
   TunedLayer tuned{layer_of(record),    shape,         model_of(record),
@@ -234,8 +234,8 @@ namespace {
 constexpr double kSameSeconds = 1e-6;  // relative difference below which times count as equal
 
 // Returns whether records contain all decisions of the schedule: degrees and the split of gradients.
-bool is_told_by_records(const Schedule& schedule) {
-  return schedule.variants.empty() && !schedule.searched_order && !in_pieces(schedule) && !schedule.packs_experts &&
+bool is_fully_recorded(const Schedule& schedule) {
+  return schedule.variants.empty() && !schedule.searched_order && !sends_pieces(schedule) && !schedule.packs_experts &&
          schedule.gradients != GradientPolicy::beside_dense;
 }
 
@@ -293,7 +293,7 @@ Plan plan_of_case(const CaseRecord& record, const std::optional<Profile>& profil
                     "(--schedule NAME); simulate --save-plan writes plans of iterations",
                     record.where, schedule.name);
   const LayerCase shape = commands::shape_of(record.parameters, record.where);
-  if (is_told_by_records(schedule)) {
+  if (is_fully_recorded(schedule)) {
     const int64_t split =
         record.prediction.has("gar_in_moe_bytes") ? record.prediction.whole("gar_in_moe_bytes", record.where) : 0;
     Decision decision = with_split(schedule, record.degree_forward, record.degree_backward, split);

@@ -38,10 +38,10 @@ class Ab {
       : options_(options),
         list_(case_list_of("ab", options.cases, options.command, metric_of(options.metric, options.unit))),
         setup_(setup()),
-        writer_(options.out.empty() ? "results/ab.jsonl" : options.out, question()),
+        writer_(options.out.empty() ? "results/ab.jsonl" : options.out, inputs()),
         gate_(setup_, writer_) {
     rule_.delta = options.delta_percent / 100;
-    const double floor = NoiseFloors(options.floor).of(stamp_run({}).machine).within_session.value_or(0);
+    const double floor = NoiseFloors(options.floor).floor(stamp_run({}).machine).within_session.value_or(0);
     if (floor > rule_.delta) delta_from_ = ", the noise floor that self-test measured here";
     rule_.delta = std::max(rule_.delta, floor);
   }
@@ -83,21 +83,21 @@ class Ab {
             options_.seed};
   }
 
-  Question question() const {
+  RunInputs inputs() const {
     std::vector<std::string> files{list_.path};
     for (const Arm* arm : {&setup_.base, &setup_.head})
       for (const std::string& file : files_of_program(arm->program)) files.push_back(file);
-    Asked asked = options_.asked;
-    asked.flags.insert(asked.flags.end(), options_.command.begin(), options_.command.end());
-    ask_anew(list_, asked);
-    return {asked, files, {}};
+    Invocation invocation = options_.invocation;
+    invocation.flags.insert(invocation.flags.end(), options_.command.begin(), options_.command.end());
+    prevent_resume(list_, invocation);
+    return {invocation, files, {}};
   }
 
   AbResults judged() {
     const double pair_s = 2 * gate_.launch_s();
     log_info(fmt::format("{} cases, {} pairs of launches: about {}; up to {} more pairs if a case is then suspect",
                          gate_.cases().size(), rule_.first_pairs, human_seconds(rule_.first_pairs * pair_s),
-                         rule_.most_pairs));
+                         rule_.max_pairs));
     std::optional<Progress> progress;
     progress.emplace("first pairs", rule_.first_pairs * pair_s);
     int before = 0, stage = rule_.first_pairs;
@@ -107,7 +107,7 @@ class Ab {
       return pairs;
     };
     const auto second = [&](int pairs, const std::vector<bool>& suspects) {
-      progress->done();
+      progress->finish();
       log_info(
           fmt::format("suspect cases: {}; measuring {} more pairs of them", std::ranges::count(suspects, true), pairs));
       before = stage;
@@ -115,7 +115,7 @@ class Ab {
       progress.emplace("fresh pairs of the suspects", pairs * pair_s);
     };
     const GateOutcome outcome = run_gate(gate_.cases().size(), rule_, measure, second);
-    progress->done();
+    progress->finish();
     AbResults results;
     results.base = text_of(setup_.base);
     results.head = text_of(setup_.head);
@@ -171,7 +171,7 @@ class Ab {
     record_verdict(name, outcome.judged[i], pairs.size());
   }
 
-  void record_verdict(const std::string& name, const Judged& judged, size_t pairs) {
+  void record_verdict(const std::string& name, const CaseJudgement& judged, size_t pairs) {
     CaseRecord record;
     record.key = fmt::format("ab/verdict/{}", name);
     if (writer_.find(record.key) != nullptr) return;
@@ -179,8 +179,8 @@ class Ab {
     record.parameters = {{"case", name}};
     record.summary = {{"verdict", std::string(name_of(judged.verdict))},
                       {"ratio", judged.ratio},
-                      {"least", judged.interval.least},
-                      {"most", judged.interval.most},
+                      {"least", judged.interval.min},
+                      {"most", judged.interval.max},
                       {"p", judged.p},
                       {"pairs", static_cast<int64_t>(pairs)}};
     writer_.append(record);
@@ -208,13 +208,13 @@ constexpr double kMiB = 1 << 20;
 
 std::string change(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
-std::string interval_of(const Judged& judged) {
-  if (!std::isfinite(judged.interval.most)) return "-";
-  return fmt::format("{} to {}", change(judged.interval.least), change(judged.interval.most));
+std::string interval_of(const CaseJudgement& judged) {
+  if (!std::isfinite(judged.interval.max)) return "-";
+  return fmt::format("{} to {}", change(judged.interval.min), change(judged.interval.max));
 }
 
 std::string why_of(const GatedCase& c) {
-  const Judged& judged = c.judged;
+  const CaseJudgement& judged = c.judged;
   std::vector<std::string> why;
   if (judged.bimodal)
     why.push_back(
@@ -230,7 +230,7 @@ std::string why_of(const GatedCase& c) {
 }
 
 // Returns the cases to show, worst first: all except those with unchanged time and memory.
-std::vector<const GatedCase*> told(const AbResults& results) {
+std::vector<const GatedCase*> reported_cases(const AbResults& results) {
   std::vector<const GatedCase*> rows;
   for (const GatedCase& c : results.cases)
     if (c.judged.verdict != Verdict::same || c.memory() != Verdict::same) rows.push_back(&c);
@@ -254,7 +254,7 @@ std::vector<std::string> cells_of(const GatedCase& c) {
 
 Table table_of(const AbResults& results) {
   Table table({"case", "base ms", "head ms", "head", "interval", "pairs", "verdict", "why"});
-  for (const GatedCase* c : told(results)) table.add(cells_of(*c));
+  for (const GatedCase* c : reported_cases(results)) table.add(cells_of(*c));
   return table;
 }
 
@@ -331,8 +331,8 @@ std::string json_of(const AbResults& results) {
     Json json{{"case", c.name},
               {"verdict", name_of(c.judged.verdict)},
               {"ratio", c.judged.ratio},
-              {"least", c.judged.interval.least},
-              {"most", c.judged.interval.most},
+              {"least", c.judged.interval.min},
+              {"most", c.judged.interval.max},
               {"p", c.judged.p},
               {"pairs", c.pairs},
               {"pairs_needed", c.judged.pairs_needed},

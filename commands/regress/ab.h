@@ -25,7 +25,7 @@ struct AbOptions {
   bool strict = false;
   std::string out;  // file of the records; empty: results/ab.jsonl
   bool markdown = false, json = false;
-  Asked asked;
+  Invocation invocation;
 };
 
 /// Returns the exit code: 0 if no case is slower, 1 if one is, 4 if the head no longer runs a case, 5 if `strict` and a
@@ -36,7 +36,7 @@ int run_ab(const AbOptions& options);
 /// One case of a gate, with its verdicts on time and memory.
 struct GatedCase {
   std::string name;
-  Judged judged;
+  CaseJudgement judged;
   double base_s = 0, head_s = 0;          // medians over the launches
   int pairs = 0;                          // number of pairs in the stage that decided
   double base_bytes = 0, head_bytes = 0;  // peak memory of the tensors; 0: not counted

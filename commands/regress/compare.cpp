@@ -30,7 +30,7 @@ int run_compare(const CompareOptions& o) {
   const NoiseFloors floors(o.floor);
   const std::optional<std::string> range = range_of_metric(o.metric);
   require<BadInput>(o.metric.empty() || (range && !range->empty()), "--metric: found {}, expected nsys:RANGE",
-                    shown(o.metric));
+                    quoted_text(o.metric));
   const auto read = [&](const std::string& path) { return range ? read_exports(path, *range) : read_side(path); };
   const Side base = read(o.base), head = read(o.head);
   const Comparison c = compare_sides(base, head, filter, o.by, floors);
@@ -127,7 +127,7 @@ std::string family_of(const CaseRecord& record) {
   return start;
 }
 
-Difference asked_difference(const CaseRecord& a, const CaseRecord& b) {
+Difference case_difference(const CaseRecord& a, const CaseRecord& b) {
   for (const char* name : {"dtype", "algorithm"})
     if (const Difference found = difference(name, a.parameters, b.parameters)) return found;
   for (const auto& [name, value] : a.parameters)
@@ -160,7 +160,7 @@ CaseFilter::CaseFilter(const std::vector<std::string>& items) {
   for (const std::string& item : items) {
     const size_t equals = item.find('=');
     if (equals != std::string::npos) key = item.substr(0, equals);
-    require<BadInput>(!key.empty(), "--filter: found {}, expected KEY=VALUE", shown(item));
+    require<BadInput>(!key.empty(), "--filter: found {}, expected KEY=VALUE", quoted_text(item));
     wanted_[key].insert(equals == std::string::npos ? item : item.substr(equals + 1));
   }
 }
@@ -178,7 +178,8 @@ bool CaseFilter::keeps(const CaseRecord& record) {
 void CaseFilter::require_known() const {
   for (const auto& [key, values] : wanted_)
     require<BadInput>(seen_.contains(key),
-                      "--filter: found {}, which no case has, expected a parameter, schedule or family", shown(key));
+                      "--filter: found {}, which no case has, expected a parameter, schedule or family",
+                      quoted_text(key));
 }
 
 namespace {
@@ -187,11 +188,11 @@ struct Candidate {
   const CaseRecord* record;
   const RunHeader* run;
 };
-using ByKey = std::map<std::string, std::vector<Candidate>>;
+using CandidatesByKey = std::map<std::string, std::vector<Candidate>>;
 
-ByKey by_key(const Side& side, CaseFilter& filter) {
-  ByKey found;
-  for (const Side::OfFile& file : side.files)
+CandidatesByKey candidates_by_key(const Side& side, CaseFilter& filter) {
+  CandidatesByKey found;
+  for (const Side::FileRun& file : side.files)
     for (const CaseRecord& record : file.run.cases)
       if (!is_of_gate(record) && !is_repeat(record) && filter.keeps(record))
         found[record.key].push_back({&record, &file.run.header});
@@ -201,10 +202,10 @@ ByKey by_key(const Side& side, CaseFilter& filter) {
 using Launches = std::vector<Candidate>;  // launches of one case, sorted by start
 
 // Removes from `from` the launches of the same case as `like`, and returns them sorted by start.
-Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
+Launches take_launches(std::vector<Candidate>& from, const CaseRecord& like) {
   Launches launches;
   std::erase_if(from, [&](const Candidate& one) {
-    if (asked_difference(like, *one.record)) return false;
+    if (case_difference(like, *one.record)) return false;
     launches.push_back(one);
     return true;
   });
@@ -213,13 +214,13 @@ Launches taken(std::vector<Candidate>& from, const CaseRecord& like) {
 }
 
 // Returns the first launch that is not ok; if all are, the first one.
-const Candidate& telling(const Launches& launches) {
+const Candidate& representative_launch(const Launches& launches) {
   const auto bad = std::ranges::find_if(launches, [](const auto& one) { return one.record->status != CaseStatus::ok; });
   return bad == launches.end() ? launches.front() : *bad;
 }
 
 // Returns whether the pairs of launches do not overlap in time: each begins after the one before.
-bool in_turns(const Launches& base, const Launches& head, size_t pairs) {
+bool launches_alternate(const Launches& base, const Launches& head, size_t pairs) {
   for (size_t i = 0; i + 1 < pairs; ++i)
     if (std::max(base[i].run->started, head[i].run->started) >
         std::min(base[i + 1].run->started, head[i + 1].run->started))
@@ -243,7 +244,7 @@ Difference first_difference(const std::vector<Launches>& alone, const std::vecto
   if (head.empty()) return std::nullopt;
   for (const Launches& of_base : alone)
     for (const Candidate& one : of_base)
-      if (const Difference why = asked_difference(*one.record, *head.front().record)) return why;
+      if (const Difference why = case_difference(*one.record, *head.front().record)) return why;
   return std::nullopt;
 }
 
@@ -256,8 +257,8 @@ class Matcher {
     std::vector<Launches> alone;
     while (!base.empty()) {
       const CaseRecord& like = *base.front().record;
-      Launches of_base = taken(base, like);
-      if (const Launches of_head = taken(head, like); !of_head.empty())
+      Launches of_base = take_launches(base, like);
+      if (const Launches of_head = take_launches(head, like); !of_head.empty())
         compare(of_base, of_head);
       else
         alone.push_back(std::move(of_base));
@@ -267,12 +268,12 @@ class Matcher {
       return;
     }
     for (size_t i = 0; i < alone.size(); ++i) out_.only_in_base.push_back(key);
-    while (!head.empty()) taken(head, *head.front().record), out_.only_in_head.push_back(key);
+    while (!head.empty()) take_launches(head, *head.front().record), out_.only_in_head.push_back(key);
   }
 
   Comparison take() {
     require<BadInput>(out_.cases.empty() || grouped_,
-                      "--by: found {}, which no case has, expected a parameter, schedule or family", shown(by_));
+                      "--by: found {}, which no case has, expected a parameter, schedule or family", quoted_text(by_));
     judge_pairs();
     std::ranges::stable_sort(out_.cases, std::greater(), &ComparedCase::ratio);
     std::map<std::tuple<Metric, std::string>, std::pair<int, double>> sums;
@@ -292,7 +293,7 @@ class Matcher {
   struct Paired {
     size_t of_case;
     Evidence evidence;
-    bool in_turns;
+    bool launches_alternate;
   };
 
   // Judges all cases with several pairs together, as one gate.
@@ -308,22 +309,22 @@ class Matcher {
       std::vector<Pair> rest(one.first.begin() + static_cast<ptrdiff_t>(first), one.first.end());
       one.first.resize(first);
       if (!is_suspect(one.first, rule)) continue;
-      rest.resize(std::min(rest.size(), static_cast<size_t>(rule.most_pairs)));
+      rest.resize(std::min(rest.size(), static_cast<size_t>(rule.max_pairs)));
       one.second = std::move(rest);
     }
-    const std::vector<Judged> judged = judge(evidence, rule);
+    const std::vector<CaseJudgement> judged = judge(evidence, rule);
     for (size_t i = 0; i < pairs_.size(); ++i) {
       ComparedCase& c = out_.cases[pairs_[i].of_case];
       c.interval = judged[i].interval;
       c.verdict = judged[i].verdict;
       c.pairs_needed = judged[i].pairs_needed;
       const bool differs = c.verdict == Verdict::slower || c.verdict == Verdict::faster;
-      if (differs && !c.floor && !pairs_[i].in_turns) c.verdict = Verdict::ambiguous;
+      if (differs && !c.floor && !pairs_[i].launches_alternate) c.verdict = Verdict::ambiguous;
     }
   }
 
   void compare(const Launches& of_base, const Launches& of_head) {
-    const Candidate &b = telling(of_base), &h = telling(of_head);
+    const Candidate &b = representative_launch(of_base), &h = representative_launch(of_head);
     const CaseRecord &base = *b.record, &head = *h.record;
     const auto is_one_of = [](CaseStatus status, auto... any) { return ((status == any) || ...); };
     const bool was_bad = is_one_of(base.status, CaseStatus::wrong, CaseStatus::error);
@@ -347,7 +348,7 @@ class Matcher {
     else if (!was_ok || head.status != CaseStatus::ok)
       out_.refused.push_back({base.key, fmt::format("status: {}", status_text(base, head))});
     else
-      compare_ok(of_base, of_head, floors_.of(b.run->machine).between_sessions);
+      compare_ok(of_base, of_head, floors_.floor(b.run->machine).between_sessions);
   }
 
   void compare_ok(const Launches& base, const Launches& head, std::optional<double> floor) {
@@ -373,7 +374,7 @@ class Matcher {
     const std::string group = value.value_or("none");
     const size_t pairs = std::min(base.size(), head.size());
     if (pairs > 1) {
-      Paired paired{out_.cases.size(), {}, in_turns(base, head, pairs)};
+      Paired paired{out_.cases.size(), {}, launches_alternate(base, head, pairs)};
       for (size_t i = 0; i < pairs; ++i)
         paired.evidence.first.push_back({std::log(seconds[0][i]), std::log(seconds[1][i])});
       pairs_.push_back(std::move(paired));
@@ -438,13 +439,13 @@ std::string_view name_of(Metric metric) { return metric == Metric::time ? "time"
 
 Verdict time_verdict(double ratio, std::optional<double> floor) {
   const double change = std::log(ratio);
-  if (std::abs(change) <= std::max(std::log(kLeastRatio), std::log1p(floor.value_or(0)))) return Verdict::same;
+  if (std::abs(change) <= std::max(std::log(kMinRatio), std::log1p(floor.value_or(0)))) return Verdict::same;
   return !floor ? Verdict::ambiguous : change > 0 ? Verdict::slower : Verdict::faster;
 }
 
 Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter, const std::string& by,
                          const NoiseFloors& floors) {
-  const ByKey old_cases = by_key(base, filter), cases = by_key(head, filter);
+  const CandidatesByKey old_cases = candidates_by_key(base, filter), cases = candidates_by_key(head, filter);
   filter.require_known();
   Matcher matcher(by, floors);
   for (const auto& [key, of_base] : old_cases) {
@@ -499,7 +500,7 @@ class Text {
 };
 
 void add_side(Text& text, std::string_view name, const Side& side) {
-  for (const Side::OfFile& of : side.files)
+  for (const Side::FileRun& of : side.files)
     text.line(fmt::format("{}: {}, {}, {}{}", name, of.file, of.run.header.started, commit_of(of.run.header),
                           of.run.ended ? "" : "; this run was interrupted"));
 }
@@ -516,8 +517,8 @@ void add_cases(Text& text, const Comparison& c, bool all) {
     std::vector<std::string> cells{one.key, std::string(name_of(one.metric)), value_text(one.metric, one.base),
                                    value_text(one.metric, one.head), fmt::format("{:.3f}x", one.ratio())};
     if (launches) {
-      const bool bounded = one.interval && std::isfinite(one.interval->most);
-      cells.push_back(bounded ? fmt::format("{:.3f}x to {:.3f}x", one.interval->least, one.interval->most) : "-");
+      const bool bounded = one.interval && std::isfinite(one.interval->max);
+      cells.push_back(bounded ? fmt::format("{:.3f}x to {:.3f}x", one.interval->min, one.interval->max) : "-");
       cells.push_back(one.metric == Metric::time ? fmt::format("{}", one.pairs) : "-");
     }
     cells.emplace_back(name_of(one.verdict));
@@ -565,7 +566,7 @@ Json remarks(const std::vector<CaseRemark>& all) {
 
 Json side_json(const Side& side) {
   Json json{{"path", side.path}, {"runs", Json::array()}};
-  for (const Side::OfFile& of : side.files)
+  for (const Side::FileRun& of : side.files)
     json["runs"].push_back({{"file", of.file},
                             {"started", of.run.header.started},
                             {"commit", commit_of(of.run.header)},
@@ -606,8 +607,8 @@ Json to_json(const Side& base, const Side& head, const Comparison& c) {
                              {"floor", one.floor ? Json(*one.floor) : Json()},
                              {"verdict", name_of(one.verdict)},
                              {"pairs", one.pairs},
-                             {"least", one.interval ? Json(one.interval->least) : Json()},
-                             {"most", one.interval ? Json(one.interval->most) : Json()},
+                             {"least", one.interval ? Json(one.interval->min) : Json()},
+                             {"most", one.interval ? Json(one.interval->max) : Json()},
                              {"pairs_needed", one.pairs_needed}});
   for (const GroupRatio& group : c.groups)
     json["groups"].push_back(

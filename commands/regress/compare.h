@@ -51,7 +51,7 @@ std::string family_of(const CaseRecord& record);
 using Difference = std::optional<std::string>;
 /// Returns the first difference between two cases: in dtype, algorithm, a parameter that both have, schedule or
 /// degrees.
-Difference asked_difference(const CaseRecord& a, const CaseRecord& b);
+Difference case_difference(const CaseRecord& a, const CaseRecord& b);
 /// Returns the first difference between two machines. Machines with fingerprints are compared by these, others by
 /// processor, cores, memory (within 1 %) and architecture.
 Difference machine_difference(const Fields& a, const Fields& b);
@@ -81,12 +81,12 @@ class CaseFilter {
 /// The records of one program: the last run of every file. A case that several files contain was launched several
 /// times.
 struct Side {
-  struct OfFile {
+  struct FileRun {
     std::string file;
     Run run;
   };
   std::string path;
-  std::vector<OfFile> files;
+  std::vector<FileRun> files;
 };
 
 /// Reads a file, or all *.jsonl of a folder. Throws BadInput if a file does not contain records.
@@ -96,7 +96,7 @@ Side read_exports(const std::string& path, const std::string& range);
 
 /// Judges the ratio head / base of two times. Changes up to 3 %, or up to `floor` if that is larger, are Verdict::same.
 /// `floor` is Floor::between_sessions, a share; without one, a larger change is ambiguous.
-inline constexpr double kLeastRatio = 1.03;
+inline constexpr double kMinRatio = 1.03;
 Verdict time_verdict(double ratio, std::optional<double> floor);
 
 enum class Metric : uint8_t { time, memory };

@@ -42,14 +42,14 @@ std::vector<Run> runs_below(const std::string& folder) {
   return runs;
 }
 
-std::string shown_commit(const SeriesPoint& p) { return p.commit.substr(0, 12) + (p.dirty ? "-dirty" : ""); }
+std::string commit_text(const SeriesPoint& p) { return p.commit.substr(0, 12) + (p.dirty ? "-dirty" : ""); }
 
 Json to_json(const SeriesPoint& p) {
   return {{"started", p.started}, {"commit", p.commit}, {"dirty", p.dirty}, {"value_s", p.value_s}, {"cases", p.cases}};
 }
 
 Json document_of(const std::vector<Series>& all) {
-  Json json{{"least_runs", kLeastRuns}, {"series", Json::array()}};
+  Json json{{"least_runs", kMinRuns}, {"series", Json::array()}};
   for (const Series& series : all) {
     Json points = Json::array();
     for (const SeriesPoint& p : series.points) points.push_back(to_json(p));
@@ -62,12 +62,12 @@ Json document_of(const std::vector<Series>& all) {
   return json;
 }
 
-struct Ended {
+struct CommandOutput {
   int code = 0;
   std::string out;
 };
 
-Ended run_script(const std::string& file, const std::string& plot) {
+CommandOutput run_script(const std::string& file, const std::string& plot) {
   const char* python = std::getenv("MOETUNE_PYTHON");
   const fs::path script = fs::path(config_dir()).parent_path() / "plots" / "history.py";
   std::string command = fmt::format("exec {} -B {} {}", shell_word(python && *python ? python : "python3"),
@@ -75,7 +75,7 @@ Ended run_script(const std::string& file, const std::string& plot) {
   if (!plot.empty()) command += fmt::format(" --out {}", shell_word(plot));
   std::FILE* pipe = ::popen(command.c_str(), "r");
   require<std::runtime_error>(pipe != nullptr, "history: {}: cannot start the script", script.string());
-  Ended ended;
+  CommandOutput ended;
   std::array<char, 4096> part{};
   while (const size_t size = std::fread(part.data(), 1, part.size(), pipe)) ended.out.append(part.data(), size);
   const int status = ::pclose(pipe);
@@ -88,12 +88,12 @@ Ended run_script(const std::string& file, const std::string& plot) {
 
 /// Finds changes by the script and adds them to the document's series. Returns the script's exit code.
 int add_changes(Json& document, const std::string& plot) {
-  const auto long_enough = [](const Json& series) { return series["points"].size() >= size_t{kLeastRuns}; };
+  const auto long_enough = [](const Json& series) { return series["points"].size() >= size_t{kMinRuns}; };
   if (plot.empty() && std::ranges::none_of(document["series"], long_enough)) return 0;
   const ScratchFolder scratch;
   const std::string file = scratch.file("series.json");
   write_whole_file(file, "a file for the series", [&](std::ostream& out) { out << document; });
-  const Ended ended = run_script(file, plot);
+  const CommandOutput ended = run_script(file, plot);
   if (ended.code != 0) return ended.code;
   const Json found = Json::parse(ended.out.substr(0, ended.out.find('\n')));
   for (size_t s = 0; s < found.size(); ++s)
@@ -124,14 +124,14 @@ void print_series(const std::vector<Series>& all, const Json& document) {
       table = Table({"series", "cases", "runs", "last", "of commit", "changes"});
       changes = Table({"change", "at commit", "started", "before", "after", "ratio"});
     }
-    const bool enough = series.points.size() >= size_t{kLeastRuns};
+    const bool enough = series.points.size() >= size_t{kMinRuns};
     table.add({series.group, fmt::format("{}", series.cases), fmt::format("{}", series.points.size()),
-               human_seconds(series.points.back().value_s), shown_commit(series.points.back()),
+               human_seconds(series.points.back().value_s), commit_text(series.points.back()),
                enough ? fmt::format("{}", found.size()) : "too few runs"});
     for (const Json& change : found) {
       const SeriesPoint& at = series.points[change["at"].get<size_t>()];
       const double before = change["before_s"].get<double>(), after = change["after_s"].get<double>();
-      changes.add({series.group, shown_commit(at), at.started, human_seconds(before), human_seconds(after),
+      changes.add({series.group, commit_text(at), at.started, human_seconds(before), human_seconds(after),
                    fmt::format("{:.3f}x", after / before)});
     }
   }
@@ -158,7 +158,7 @@ int run_history(const HistoryOptions& o) {
 namespace {
 
 /// The time of one case in one run.
-struct Seen {
+struct Observation {
   const Run* run;
   std::string key;
   double log_s;
@@ -190,7 +190,7 @@ std::string machine_text(const RunHeader& run) {
 /// The distinct machines of the runs. Runs of one machine may have described it in less detail than others.
 class Machines {
  public:
-  size_t of(const RunHeader& run) {
+  size_t index_of(const RunHeader& run) {
     const CaseRecord any;
     const auto same = [&](const RunHeader* known) { return !measured_difference(*known, any, run, any); };
     const auto found = std::ranges::find_if(known_, same);
@@ -209,7 +209,7 @@ class Machines {
 };
 
 /// Splits the times into parts without a common run or case.
-std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
+std::vector<std::vector<Observation>> joined(const std::vector<Observation>& all) {
   std::map<std::string, size_t> part_of_case;
   std::map<const Run*, size_t> part_of_run;
   std::vector<size_t> above(
@@ -223,9 +223,9 @@ std::vector<std::vector<Seen>> joined(const std::vector<Seen>& all) {
     above[top(i)] = top(part_of_run.try_emplace(all[i].run, i).first->second);
     above[top(i)] = top(part_of_case.try_emplace(all[i].key, i).first->second);
   }
-  std::map<size_t, std::vector<Seen>> parts;
+  std::map<size_t, std::vector<Observation>> parts;
   for (size_t i = 0; i < all.size(); ++i) parts[top(i)].push_back(all[i]);
-  std::vector<std::vector<Seen>> out;
+  std::vector<std::vector<Observation>> out;
   for (auto& [first, part] : parts) out.push_back(std::move(part));
   return out;
 }
@@ -240,19 +240,19 @@ struct Mean {
 
 /// Alternately fits the levels of cases and the values of runs, each to the mean residuals of the other, until the
 /// values settle.
-Series fitted(const std::vector<Seen>& seen) {
-  constexpr int kMostRounds = 10000;
+Series fitted(const std::vector<Observation>& seen) {
+  constexpr int kMaxRounds = 10000;
   constexpr double kSettled = 1e-12;
   std::map<std::string, double> level;
   std::map<const Run*, double> value;
-  for (const Seen& s : seen) value[s.run] = 0;
+  for (const Observation& s : seen) value[s.run] = 0;
   double moved = 1;
-  for (int round = 0; round < kMostRounds && moved > kSettled; ++round) {
+  for (int round = 0; round < kMaxRounds && moved > kSettled; ++round) {
     std::map<std::string, Mean> of_case;
-    for (const Seen& s : seen) of_case[s.key].add(s.log_s - value[s.run]);
+    for (const Observation& s : seen) of_case[s.key].add(s.log_s - value[s.run]);
     for (const auto& [key, mean] : of_case) level[key] = mean.value();
     std::map<const Run*, Mean> of_run;
-    for (const Seen& s : seen) of_run[s.run].add(s.log_s - level[s.key]);
+    for (const Observation& s : seen) of_run[s.run].add(s.log_s - level[s.key]);
     moved = 0;
     for (const auto& [run, mean] : of_run) {
       moved = std::max(moved, std::abs(mean.value() - value[run]));
@@ -264,7 +264,7 @@ Series fitted(const std::vector<Seen>& seen) {
   Series series;
   series.cases = levels.count;
   for (const auto& [run, of_run] : value) {
-    const auto cases = std::ranges::count(seen, run, &Seen::run);
+    const auto cases = std::ranges::count(seen, run, &Observation::run);
     series.points.push_back({run->header.started, text_of(run->header.git, "commit"),
                              text_of(run->header.git, "dirty") == "true", std::exp(levels.value() + of_run),
                              static_cast<int>(cases)});
@@ -277,7 +277,7 @@ Series fitted(const std::vector<Seen>& seen) {
 
 std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, const std::string& by) {
   Machines machines;
-  std::map<std::pair<size_t, std::string>, std::vector<Seen>> groups;
+  std::map<std::pair<size_t, std::string>, std::vector<Observation>> groups;
   bool known = false, any = false;
   for (const Run& run : runs)
     for (const CaseRecord& record : run.cases) {
@@ -288,15 +288,15 @@ std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, 
       const auto group = value_of(record, by);
       any = true;
       known = known || group;
-      groups[{machines.of(run.header), group.value_or("none")}].push_back(
+      groups[{machines.index_of(run.header), group.value_or("none")}].push_back(
           {&run, identity_of(record), std::log(time.seconds)});
     }
   filter.require_known();
   require<BadInput>(known || !any, "--by: found {}, which no case has, expected a parameter, schedule or family",
-                    shown(by));
+                    quoted_text(by));
   std::vector<Series> all;
   for (const auto& [name, seen] : groups)
-    for (const std::vector<Seen>& part : joined(seen)) {
+    for (const std::vector<Observation>& part : joined(seen)) {
       all.push_back(fitted(part));
       all.back().machine = machines.text(name.first);
       all.back().group = name.second;

@@ -16,7 +16,7 @@ struct HistoryOptions {
 };
 
 /// Least number of runs of a series in which changes are searched.
-inline constexpr int kLeastRuns = 8;
+inline constexpr int kMinRuns = 8;
 
 /// Prints every series with its length, its last value and its changes. The script plots/history.py finds the changes;
 /// it runs in the Python of MOETUNE_PYTHON, else in python3. Returns 0, or the script's exit code: 2 for bad input, 77

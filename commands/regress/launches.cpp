@@ -30,7 +30,7 @@ std::string program_in(const std::string& dir, const std::string& what) {
       what, dir);
 }
 
-std::string own_program() { return fs::read_symlink("/proc/self/exe"); }
+std::string current_program() { return fs::read_symlink("/proc/self/exe"); }
 
 namespace {
 
@@ -51,7 +51,7 @@ Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::str
                       dir);
     if (metrics == std::ssize(list.launches)) return arm;
   }
-  arm.program = dir.empty() ? own_program() : program_in(dir, what);
+  arm.program = dir.empty() ? current_program() : program_in(dir, what);
   return arm;
 }
 
@@ -61,15 +61,17 @@ std::string text_of(const Arm& arm) {
 }
 
 std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit) {
-  require<BadInput>(unit.empty() || !metric.empty(), "--unit: found {} without --metric, expected both", shown(unit));
+  require<BadInput>(unit.empty() || !metric.empty(), "--unit: found {} without --metric, expected both",
+                    quoted_text(unit));
   if (metric.empty()) return std::nullopt;
   return OutputMetric(metric, unit, "--metric");
 }
 
-void ask_anew(const CaseList& list, Asked& asked) {
+void prevent_resume(const CaseList& list, Invocation& invocation) {
   if (metrics_of(list) == 0) return;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  asked.flags.push_back(fmt::format("asked {}", std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
+  invocation.flags.push_back(
+      fmt::format("asked {}", std::chrono::duration_cast<std::chrono::microseconds>(now).count()));
 }
 
 std::vector<std::string> files_of_program(const std::string& program) {
@@ -110,7 +112,7 @@ std::vector<std::string> Launcher::argv(const Arm& arm, const LaunchLine& line) 
   return words;
 }
 
-std::string Launcher::shown(const Arm& arm, const LaunchLine& line) const {
+std::string Launcher::command_text(const Arm& arm, const LaunchLine& line) const {
   return fmt::format("{}", fmt::join(argv(arm, line), " "));
 }
 
@@ -126,7 +128,7 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
   if (!told || !fs::exists(records)) return end;
   const std::string prefix = line.name.empty() ? "" : line.name + "/";
   const std::vector<Run> runs = read_runs(records);
-  for (const std::string_view sample : {kOfLayers, kOfOps}) {
+  for (const std::string_view sample : {kLayerTimeField, kOpTimeField}) {
     for (const Run& run : runs)
       for (const CaseRecord& record : run.cases)
         if (auto times = times_of(record, sample)) end.cases[prefix + record.key] = std::move(*times);
@@ -144,7 +146,7 @@ LaunchEnd Launcher::run_other(const Arm& arm, const LaunchLine& line, double tim
   const ProcessEnd process = run_process(argv(arm, line), timeout_s, {arm.folder, true});
   LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
   if (process.code != kOk) return end;
-  OutputMetric::Found found = line.metric->in(process.output, place);
+  OutputMetric::CommandTimes found = line.metric->in(process.output, place);
   const auto name_of = [&](const std::string& name) {
     if (name.empty()) return line.name.empty() ? "command" : line.name;
     return line.name.empty() ? name : line.name + "/" + name;
@@ -163,7 +165,7 @@ std::chrono::year_month_day date_from(const TableReader& table, std::string_view
   char beyond = 0;
   const bool read = std::sscanf(text.c_str(), "%4d-%2u-%2u%c", &year, &month, &day, &beyond) == 3;
   const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month), std::chrono::day(day)};
-  if (!read || !date.ok()) table.fail(key, shown(text), "a date in quotes, \"2030-12-31\"");
+  if (!read || !date.ok()) table.fail(key, quoted_text(text), "a date in quotes, \"2030-12-31\"");
   return date;
 }
 
@@ -172,7 +174,7 @@ CaseList read_case_list(const std::string& name_or_path) {
   list.path = find_config("ci", name_or_path);
   const ConfigFile file = read_toml(list.path);
   const TableReader root(file, {"schema", "launch", "waiver"});
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   std::set<std::string> names;
   for (const TableReader& table : root.tables("launch", {"name", "command", "demanded", "metric", "unit"})) {
     LaunchLine line{table.name("name"), words_of(table.text("command", false), table.where("command")),
@@ -180,8 +182,8 @@ CaseList read_case_list(const std::string& name_or_path) {
     if (table.has("metric"))
       line.metric.emplace(table.text("metric"), table.has("unit") ? table.text("unit") : "", table.where("metric"));
     else if (table.has("unit"))
-      table.fail("unit", shown(table.text("unit")), "none without metric");
-    if (!names.insert(line.name).second) table.fail("name", shown(line.name), "a different name for each launch");
+      table.fail("unit", quoted_text(table.text("unit")), "none without metric");
+    if (!names.insert(line.name).second) table.fail("name", quoted_text(line.name), "a different name for each launch");
     list.launches.push_back(std::move(line));
   }
   require<BadInput>(!list.launches.empty(), "{}: launch: found no [[launch]], expected at least one", list.path);

@@ -62,7 +62,7 @@ std::string text_of(const Arm& arm);
 /// in this folder. Throws BadInput "WHAT: ..." if it is not found.
 std::string program_in(const std::string& dir, const std::string& what);
 /// Returns the path of the running program.
-std::string own_program();
+std::string current_program();
 
 /// Returns the files on which the records of a program depend: itself, and PROGRAM-run beside it if that exists.
 std::vector<std::string> files_of_program(const std::string& program);
@@ -70,7 +70,7 @@ std::vector<std::string> files_of_program(const std::string& program);
 std::optional<OutputMetric> metric_of(const std::string& metric, const std::string& unit);
 /// Adds the current time to the question if a line has a metric, so that an interrupted gate starts again instead of
 /// resuming: the files that other commands depend on are unknown, and may have changed.
-void ask_anew(const CaseList& list, Asked& asked);
+void prevent_resume(const CaseList& list, Invocation& invocation);
 
 /// The result of a launch. A launch that failed or wrote no records has no cases.
 struct LaunchEnd {
@@ -83,7 +83,7 @@ struct LaunchEnd {
 };
 
 /// Names of the samples that are judged: passes of layers and models, and samples of operations and kernels.
-inline constexpr std::string_view kOfLayers = "total_s", kOfOps = "seconds";
+inline constexpr std::string_view kLayerTimeField = "total_s", kOpTimeField = "seconds";
 /// Returns the samples of that name; none if the record lacks them, is not ok, or is a repeat (is_repeat).
 std::optional<CaseTimes> times_of(const CaseRecord& record, std::string_view sample);
 
@@ -107,7 +107,7 @@ class Launcher {
   /// `before`: the words of a launcher such as "mpirun -np 2", which precede the program.
   explicit Launcher(std::vector<std::string> before) : before_(std::move(before)) {}
   /// Returns the command line of a launch for messages, with the launcher and the arm's flags.
-  std::string shown(const Arm& arm, const LaunchLine& line) const;
+  std::string command_text(const Arm& arm, const LaunchLine& line) const;
   /// Runs the line. If a launch has passes of layers, the operations that it timed to predict them are not cases.
   LaunchEnd run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 

@@ -13,7 +13,7 @@
 namespace moe::regress {
 namespace {
 
-constexpr double kShortestTimeout = 60, kTimeoutOfFirst = 20;  // seconds; multiple of the first launch's time
+constexpr double kMinTimeout = 60, kTimeoutOfFirst = 20;  // seconds; multiple of the first launch's time
 
 std::string label_of(const LaunchLine& line) { return line.name.empty() ? "" : fmt::format(" of {}", line.name); }
 
@@ -30,11 +30,12 @@ LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
   LaunchEnd end = launcher_.run(arm, line, timeout_s);
   const auto what = [&] { return fmt::format("{}: a launch{}", arm.name, label_of(line)); };
   require<RankFailure>(!end.timed_out, "{} timed out after {:.0f} s: {}", what(), end.wall_s,
-                       launcher_.shown(arm, line));
+                       launcher_.command_text(arm, line));
   if (end.code == kOk || (end.code == kNoHardware && !line.demanded)) return end;
   if (end.code == kBadInput && !end.not_ok.empty()) return end;  // its records give the reasons why no case ran
   const std::string why = end.last_line.empty() ? "nothing on stderr" : end.last_line;
-  throw RankFailure(fmt::format("{} ended with code {} ({}): {}", what(), end.code, why, launcher_.shown(arm, line)));
+  throw RankFailure(
+      fmt::format("{} ended with code {} ({}): {}", what(), end.code, why, launcher_.command_text(arm, line)));
 }
 
 void LiveGate::warm_up() {
@@ -43,9 +44,9 @@ void LiveGate::warm_up() {
     const LaunchEnd base = checked(setup_.base, line);
     if (line.metric && base.cases.empty()) {
       const std::string why = base.not_ok.empty() ? "found no case" : base.not_ok.begin()->second;
-      bad_input("--metric {}: {}: {}", line.metric->text(), why, launcher_.shown(setup_.base, line));
+      bad_input("--metric {}: {}: {}", line.metric->text(), why, launcher_.command_text(setup_.base, line));
     }
-    timeouts_s_[line.name] = std::max(kShortestTimeout, kTimeoutOfFirst * base.wall_s);
+    timeouts_s_[line.name] = std::max(kMinTimeout, kTimeoutOfFirst * base.wall_s);
     const LaunchEnd head = checked(setup_.head, line);
     require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
                          "head: a launch{} found no hardware, but base's launch did ({})", label_of(line),
@@ -83,7 +84,7 @@ std::vector<LaunchLine> LiveGate::shuffled(int number) const {
   return lines;
 }
 
-std::set<std::string> LiveGate::of_line(const LaunchLine& line, const std::vector<bool>& wanted) const {
+std::set<std::string> LiveGate::line_cases(const LaunchLine& line, const std::vector<bool>& wanted) const {
   std::set<std::string> names;
   for (size_t i = 0; i < cases_.size(); ++i)
     if (wanted[i] && line_of_.at(cases_[i]) == line.name) names.insert(cases_[i]);
@@ -102,7 +103,7 @@ LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::strin
   if (line.metric || std::ranges::find(line.words, "layerbench") == line.words.end() || !has("--grid") ||
       has("--drawn"))
     return line;
-  if (wanted == of_line(line, std::vector<bool>(cases_.size(), true))) return line;
+  if (wanted == line_cases(line, std::vector<bool>(cases_.size(), true))) return line;
   const size_t before = line.name.empty() ? 0 : line.name.size() + 1;
   std::set<std::string> layers;
   for (const std::string& name : wanted) {
@@ -120,7 +121,7 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   };
   Times times;
   for (const std::string& name : wanted)
-    if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOfOps);
+    if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOpTimeField);
   if (times.size() == wanted.size()) return times;
   LaunchEnd end = checked(arm, with_these_alone(line, wanted));
   for (const std::string& name : wanted) {
@@ -137,7 +138,7 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
       record.key = key_of(name);
       record.backend = "none";
       record.parameters = {{"case", name}, {"pair", int64_t{number}}, {"arm", arm.name}};
-      record.samples = {{std::string(kOfOps), found->second.samples}};
+      record.samples = {{std::string(kOpTimeField), found->second.samples}};
       record.summary = {{"median_s", found->second.seconds()}};
       if (found->second.peak_bytes > 0) record.summary.set("peak_bytes", found->second.peak_bytes);
       writer_.append(record);
@@ -151,7 +152,7 @@ std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::vector<Pair> pairs(cases_.size(), {kNone, kNone});
   for (const LaunchLine& line : shuffled(number)) {
-    const std::set<std::string> names = of_line(line, wanted);
+    const std::set<std::string> names = line_cases(line, wanted);
     if (names.empty()) continue;
     // Pairs 2 i and 2 i + 1 begin with different programs.
     const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number / 2));

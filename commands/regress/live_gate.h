@@ -59,7 +59,7 @@ class LiveGate {
   Times measured(const Arm& arm, const LaunchLine& line, int number, const std::set<std::string>& wanted);
   std::vector<LaunchLine> shuffled(int number) const;
   LaunchLine with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const;
-  std::set<std::string> of_line(const LaunchLine& line, const std::vector<bool>& wanted) const;
+  std::set<std::string> line_cases(const LaunchLine& line, const std::vector<bool>& wanted) const;
 
   Setup setup_;
   RecordWriter& writer_;

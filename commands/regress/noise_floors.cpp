@@ -32,9 +32,9 @@ NoiseFloors::NoiseFloors(const std::string& path) {
                     kFloorKey);
 }
 
-Floor NoiseFloors::of(const Fields& machine) const {
+Floor NoiseFloors::floor(const Fields& machine) const {
   Floor last;
-  for (const OfMachine& one : floors_) {
+  for (const MachineFloors& one : floors_) {
     if (machine_difference(one.machine, machine)) continue;
     if (one.floor.within_session) last.within_session = one.floor.within_session;
     if (one.floor.between_sessions) last.between_sessions = one.floor.between_sessions;

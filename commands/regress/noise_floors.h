@@ -24,14 +24,14 @@ class NoiseFloors {
   /// file cannot be read or has no floor, or if a floor is not a number of at least 0.
   explicit NoiseFloors(const std::string& path);
   /// Returns the latest floors of machines that equal this one (machine_difference).
-  Floor of(const Fields& machine) const;
+  Floor floor(const Fields& machine) const;
 
  private:
-  struct OfMachine {
+  struct MachineFloors {
     Fields machine;
     Floor floor;
   };
-  std::vector<OfMachine> floors_;
+  std::vector<MachineFloors> floors_;
 };
 
 }  // namespace moe::regress

@@ -14,7 +14,7 @@
 namespace moe::regress {
 namespace {
 
-constexpr size_t kLongestLine = 4096;  // bytes of a line that are searched
+constexpr size_t kMaxLineLength = 4096;  // bytes of a line that are searched
 constexpr std::string_view kNumberAlone = R"(^\s*([-+0-9.eE]+)\s*$)";
 
 /// A line of a training's log.
@@ -71,11 +71,11 @@ CaseTimes range_times(const commands::NsysExport& from, const std::string& range
   const std::vector<std::vector<double>> by_rank = commands::range_seconds(from, range);
   require<BadInput>(!by_rank.empty(),
                     "{}: found no kernel that was launched inside the range {}, expected at least one", from.path,
-                    shown(range));
+                    quoted_text(range));
   const auto [least, most] = std::ranges::minmax_element(by_rank, {}, &std::vector<double>::size);
   require<BadInput>(least->size() == most->size(),
                     "{}: found {} and {} occurrences of {}, expected the same number on every rank", from.path,
-                    least->size(), most->size(), shown(range));
+                    least->size(), most->size(), quoted_text(range));
   CaseTimes times;
   for (size_t i = 0; i < least->size(); ++i) {
     std::vector<double>& ranks = times.samples.emplace_back();
@@ -98,7 +98,8 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
   };
   const auto add = [&](std::string_view pattern, std::string_view named) {
     const std::optional<double> seconds = seconds_of(named);
-    require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where, shown(unit));
+    require<BadInput>(seconds.has_value(), "{}: found unit {}, expected s, ms, us, ns or 1/s", where,
+                      quoted_text(unit));
     lines_.push_back({regex_of(pattern), *seconds, named == "1/s"});
   };
   for (const LogLine& line : kLogLines) {
@@ -109,9 +110,9 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
   first_warms_ = !lines_.empty();
   const bool has_unit = text == "gbench" || range_ || first_warms_;
   require<BadInput>(!has_unit || unit.empty(), "{}: found unit {}, expected none: metric {} has a fixed unit", where,
-                    shown(unit), text);
+                    quoted_text(unit), text);
   require<BadInput>(!range_ || !range_->empty(), "{}: found {}, expected nsys:RANGE, the name of an NVTX range", where,
-                    shown(text));
+                    quoted_text(text));
   if (has_unit) return;
   try {
     add(text == "number" ? kNumberAlone : text, unit.empty() ? "s" : unit);
@@ -119,19 +120,19 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
   }
   require<BadInput>(lines_.size() == 1 && lines_.front().pattern.mark_count() == 1,
                     "{}: found {}, expected gbench, {}, nsys:RANGE, number, or a regular expression with one group",
-                    where, shown(text), fmt::join(known_logs(), ", "));
+                    where, quoted_text(text), fmt::join(known_logs(), ", "));
 }
 
-OutputMetric::Found OutputMetric::in(const std::string& output, const Place& place) const {
+OutputMetric::CommandTimes OutputMetric::in(const std::string& output, const Place& place) const {
   if (range_) return ranges_in(output, place);
   if (lines_.empty()) return benchmarks_in(output);
   for (const Line& line : lines_)
-    if (Found found = numbers_in(output, line); !found.cases.empty() || !found.not_ok.empty()) return found;
-  return {.not_ok = {{"", fmt::format("found no time for metric {} in the output", shown(text_))}}};
+    if (CommandTimes found = numbers_in(output, line); !found.cases.empty() || !found.not_ok.empty()) return found;
+  return {.not_ok = {{"", fmt::format("found no time for metric {} in the output", quoted_text(text_))}}};
 }
 
 // Returns an empty result for an output without such lines. A carriage return also ends a line, as in progress bars.
-OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line& expected) const {
+OutputMetric::CommandTimes OutputMetric::numbers_in(std::string_view output, const Line& expected) const {
   CaseTimes times;
   std::vector<double> flops_per_s;
   const auto drop_first = [&](auto& values) {
@@ -139,7 +140,7 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line
   };
   while (!output.empty()) {
     const size_t end = output.find_first_of("\r\n");
-    const std::string line(output.substr(0, std::min(end, kLongestLine)));
+    const std::string line(output.substr(0, std::min(end, kMaxLineLength)));
     output.remove_prefix(end == std::string_view::npos ? output.size() : end + 1);
     for (auto found = std::sregex_iterator(line.begin(), line.end(), expected.pattern); found != std::sregex_iterator();
          ++found) {
@@ -147,7 +148,7 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line
       for (size_t group = 1; group < found->size(); ++group) {
         const std::string text = (*found)[group];
         const std::optional<double> number = number_of(text);
-        if (!number) return {.not_ok = {{"", fmt::format("found {}, expected a number above 0", shown(text))}}};
+        if (!number) return {.not_ok = {{"", fmt::format("found {}, expected a number above 0", quoted_text(text))}}};
         sum += *number;
       }
       times.samples.push_back({expected.is_rate ? 1 / sum : expected.unit_s * sum});
@@ -163,7 +164,7 @@ OutputMetric::Found OutputMetric::numbers_in(std::string_view output, const Line
 }
 
 // Reads the last *.sqlite that the output names, because nsys lists the files that it generated.
-OutputMetric::Found OutputMetric::ranges_in(std::string_view output, const Place& place) const {
+OutputMetric::CommandTimes OutputMetric::ranges_in(std::string_view output, const Place& place) const {
   constexpr std::string_view kExtension = ".sqlite", kBlanks = " \t\r\n'\"[]";
   const size_t end = output.rfind(kExtension);
   if (end == std::string_view::npos)
@@ -185,13 +186,13 @@ OutputMetric::Found OutputMetric::ranges_in(std::string_view output, const Place
 }
 
 // Every repetition is a sample; if only aggregates are printed, the median is the one sample.
-OutputMetric::Found OutputMetric::benchmarks_in(std::string_view output) const {
+OutputMetric::CommandTimes OutputMetric::benchmarks_in(std::string_view output) const {
   const size_t begin = output.find('{');
   const std::optional<Json> json = begin == std::string_view::npos ? std::nullopt : json_if_valid(output.substr(begin));
   const std::string fault = "found no JSON of google/benchmark on stdout (--benchmark_format=json)";
   if (!json || !json->is_object() || !json->contains("benchmarks") || !(*json)["benchmarks"].is_array())
     return {.not_ok = {{"", fault}}};
-  Found found;
+  CommandTimes found;
   std::map<std::string, CaseTimes> medians;
   for (const Json& benchmark : (*json)["benchmarks"]) {
     if (!benchmark.is_object()) return {.not_ok = {{"", fault}}};

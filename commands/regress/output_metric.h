@@ -32,7 +32,7 @@ CaseTimes range_times(const commands::NsysExport& from, const std::string& range
 /// How to find times in the output of a command.
 class OutputMetric {
  public:
-  struct Found {
+  struct CommandTimes {
     std::map<std::string, CaseTimes> cases = {};     // by name, which is empty if the output has one case
     std::map<std::string, std::string> not_ok = {};  // reasons why cases have no time, by name
     bool is_rate = false;                            // times are seconds per unit of work, such as a sample
@@ -56,7 +56,7 @@ class OutputMetric {
   };
 
   /// Reads the output of a command.
-  Found in(const std::string& output, const Place& place) const;
+  CommandTimes in(const std::string& output, const Place& place) const;
   /// Returns the metric as the constructor got it.
   const std::string& text() const { return text_; }
 
@@ -69,9 +69,9 @@ class OutputMetric {
     std::optional<std::regex> teraflops = {};  // TFLOP/s of a GPU on the same line; none: the log has none
   };
 
-  Found benchmarks_in(std::string_view output) const;
-  Found numbers_in(std::string_view output, const Line& line) const;
-  Found ranges_in(std::string_view output, const Place& place) const;
+  CommandTimes benchmarks_in(std::string_view output) const;
+  CommandTimes numbers_in(std::string_view output, const Line& line) const;
+  CommandTimes ranges_in(std::string_view output, const Place& place) const;
 
   std::string text_;
   std::optional<std::string> range_;  // RANGE of nsys:RANGE

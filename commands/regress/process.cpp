@@ -17,13 +17,13 @@ namespace moe::regress {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr off_t kLastLines = 4096, kMostOutput = 64 << 20;
+constexpr off_t kLastLines = 4096, kMaxOutput = 64 << 20;
 
 // Returns the next held signal; 0 if none arrives within `patience`.
-int next_signal(const HeldSignals& held, Clock::duration patience) {
+int next_signal(const BlockedSignals& blocked_signals, Clock::duration patience) {
   const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
   const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
-  return std::max(0, sigtimedwait(&held.set(), nullptr, &time));
+  return std::max(0, sigtimedwait(&blocked_signals.set(), nullptr, &time));
 }
 
 class Descriptor {
@@ -38,12 +38,12 @@ class Descriptor {
   int number_;
 };
 
-[[noreturn]] void become(const std::vector<std::string>& argv, const ProcessPlace& place, pid_t parent, int output,
-                         int log, const HeldSignals& held) {
+[[noreturn]] void exec_child(const std::vector<std::string>& argv, const ProcessPlace& place, pid_t parent, int output,
+                             int log, const BlockedSignals& blocked_signals) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  held.release();
+  blocked_signals.unblock();
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, STDIN_FILENO);
   dup2(place.keeps_output ? output : nothing, STDOUT_FILENO);
@@ -76,7 +76,7 @@ std::string last_line_of(int file) {
 }
 
 // Ends the process group by SIGTERM and, after kGrace, by SIGKILL. Returns the program's status.
-int end_group(pid_t pid, const HeldSignals& held) {
+int end_group(pid_t pid, const BlockedSignals& blocked_signals) {
   int status = 0;
   kill(-pid, SIGTERM);
   for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
@@ -84,7 +84,7 @@ int end_group(pid_t pid, const HeldSignals& held) {
       kill(-pid, SIGKILL);  // processes of the group that outlive the program
       return status;
     }
-    next_signal(held, std::chrono::milliseconds(50));
+    next_signal(blocked_signals, std::chrono::milliseconds(50));
   }
   kill(-pid, SIGKILL);
   waitpid(pid, &status, 0);
@@ -100,19 +100,19 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, c
   int status = 0, ended_by = 0;
   ProcessEnd end;
   {
-    const HeldSignals held;
+    const BlockedSignals blocked_signals;
     const auto start = Clock::now();
     const auto deadline = start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_s));
     const pid_t pid = fork();
     require<BadInput>(pid >= 0, "{}: cannot be started: {}", argv.front(), std::strerror(errno));
-    if (pid == 0) become(argv, place, parent, output.number(), log.number(), held);
+    if (pid == 0) exec_child(argv, place, parent, output.number(), log.number(), blocked_signals);
     setpgid(pid, pid);  // parent and child both set it, since either may run first
     while (waitpid(pid, &status, WNOHANG) != pid) {
-      const int signal = next_signal(held, deadline - Clock::now());
+      const int signal = next_signal(blocked_signals, deadline - Clock::now());
       end.timed_out = signal == 0 && Clock::now() >= deadline;
       if (signal != 0 && signal != SIGCHLD) ended_by = signal;
       if (!end.timed_out && ended_by == 0) continue;
-      status = end_group(pid, held);
+      status = end_group(pid, blocked_signals);
       break;
     }
     kill(-pid, SIGKILL);  // processes of the group that outlive the program
@@ -121,14 +121,14 @@ ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, c
   if (ended_by != 0) throw Interrupted{ended_by};
   end.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   end.last_line = last_line_of(log.number());
-  if (place.keeps_output) end.output = end_of(output.number(), kMostOutput);
+  if (place.keeps_output) end.output = end_of(output.number(), kMaxOutput);
   return end;
 }
 
 int run_interruptibly(const std::function<int()>& body) {
   int signal = 0;
   {
-    const HeldSignals held;  // also holds signals that arrive between two programs
+    const BlockedSignals blocked_signals;  // also holds signals that arrive between two programs
     try {
       return body();
     } catch (const Interrupted& interrupted) {

@@ -31,7 +31,7 @@ class Draws {
     return at_;
   }
   size_t draw(size_t below) { return random_bits(seed_, stream_, index_++) % std::max<size_t>(below, 1); }
-  bool happens(double share) { return random_uniform(seed_, stream_, index_++) < share; }
+  bool draw_bool(double share) { return random_uniform(seed_, stream_, index_++) < share; }
 
  private:
   size_t rounds_, at_ = 0, left_ = 0;
@@ -72,7 +72,7 @@ ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, cons
     const size_t slowed = draws.draw(cases), rank = draws.draw(1 << 16);
     const auto measure = [&](int, const std::vector<bool>&) {
       const size_t r = draws.next_round();
-      const bool swapped = draws.happens(0.5), slow = draws.happens(injection.share_of_launches);
+      const bool swapped = draws.draw_bool(0.5), slow = draws.draw_bool(injection.share_of_launches);
       std::vector<Pair> pairs = logs[r];
       if (swapped)
         for (Pair& pair : pairs) std::swap(pair.base, pair.head);
@@ -81,7 +81,8 @@ ResampledGates resample(const std::vector<Round>& rounds, const Rule& rule, cons
       return pairs;
     };
     const GateOutcome outcome = run_gate(cases, rule, measure);
-    found.any_slow += std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
+    found.any_slow +=
+        std::ranges::any_of(outcome.judged, [](const CaseJudgement& j) { return j.verdict == Verdict::slower; });
     found.found += outcome.judged[slowed].verdict == Verdict::slower;
     found.unsure += outcome.judged[slowed].verdict == Verdict::ambiguous;
   }
@@ -108,7 +109,7 @@ double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, ui
     std::vector<std::vector<double>> of_case(cases);
     for (int pair = 0; pair < pairs; ++pair) {
       const size_t r = draws.next_round();
-      const double sign = draws.happens(0.5) ? -1 : 1;
+      const double sign = draws.draw_bool(0.5) ? -1 : 1;
       for (size_t i = 0; i < cases; ++i)
         if (std::isfinite(ratios[r][i])) of_case[i].push_back(sign * ratios[r][i]);
     }

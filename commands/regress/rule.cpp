@@ -18,11 +18,12 @@
 namespace moe::regress {
 namespace {
 
-constexpr double kTail = 2.58;   // half of delta, in standard errors of the second stage's mean
-constexpr double kOften = 1.96;  // standard errors; 39 of 40 means are at most this far below their expected value
-constexpr size_t kFewestLaunches = 10, kFewestOfMode = 2;
-constexpr double kApart = 4;  // least gap between two modes, in standard deviations within a mode
-constexpr int kMostNeeded = 100000;
+constexpr double kTail = 2.58;  // half of delta, in standard errors of the second stage's mean
+constexpr double kSignificantDeviations =
+    1.96;  // standard errors; 39 of 40 means are at most this far below their expected value
+constexpr size_t kMinLaunches = 10, kMinOfMode = 2;
+constexpr double kMinModeGap = 4;  // least gap between two modes, in standard deviations within a mode
+constexpr int kMaxNeeded = 100000;
 
 std::vector<double> log_ratios(const std::vector<Pair>& pairs) {
   std::vector<double> ratios;
@@ -45,7 +46,7 @@ Moments moments_of(std::span<const double> values) {
 
 int pairs_of_second(double deviation, const Rule& rule) {
   const double pairs = std::ceil(std::pow(kTail * deviation / (rule.log_delta() / 2), 2));
-  return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), rule.least_pairs, rule.most_pairs);
+  return std::clamp(static_cast<int>(std::min<double>(pairs, kMaxNeeded)), rule.min_pairs, rule.max_pairs);
 }
 
 // Returns the estimated number of pairs, at the same mean and deviation, after which the interval lies within delta or,
@@ -55,8 +56,8 @@ int pairs_needed(const std::vector<double>& ratios, const Rule& rule) {
   const double mean = std::abs(middle.mean);
   const double room = mean < rule.log_delta() ? rule.log_delta() - mean : mean;
   const double pairs = std::ceil(std::pow(kTail * middle.deviation / room, 2));
-  return std::clamp(static_cast<int>(std::min<double>(pairs, kMostNeeded)), static_cast<int>(ratios.size()) + 1,
-                    kMostNeeded);
+  return std::clamp(static_cast<int>(std::min<double>(pairs, kMaxNeeded)), static_cast<int>(ratios.size()) + 1,
+                    kMaxNeeded);
 }
 
 struct Modes {
@@ -70,16 +71,16 @@ Modes modes_of(const Evidence& evidence, const Rule& rule) {
   std::vector<double> all;
   for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
     for (const Pair& pair : *pairs) all.insert(all.end(), {pair.base, pair.head});
-  if (all.size() < 2 * kFewestLaunches) return {};
+  if (all.size() < 2 * kMinLaunches) return {};
   std::ranges::sort(all);
   size_t slow = 0;  // index of the first launch in the slower group
   double widest = 0;
-  for (size_t i = kFewestOfMode; i + kFewestOfMode <= all.size(); ++i)
+  for (size_t i = kMinOfMode; i + kMinOfMode <= all.size(); ++i)
     if (all[i] - all[i - 1] > widest) widest = all[i] - all[i - 1], slow = i;
   const auto at = all.begin() + static_cast<std::ptrdiff_t>(slow);
   const double within = std::max(moments_of({all.begin(), at}).deviation(), moments_of({at, all.end()}).deviation());
   Modes modes;
-  modes.two = widest > std::max(rule.log_delta(), kApart * within);
+  modes.two = widest > std::max(rule.log_delta(), kMinModeGap * within);
   if (!modes.two) return modes;
   for (const std::vector<Pair>* pairs : {&evidence.first, &evidence.second})
     for (const Pair& pair : *pairs) {
@@ -89,25 +90,25 @@ Modes modes_of(const Evidence& evidence, const Rule& rule) {
   return modes;
 }
 
-std::vector<double> towards(std::vector<double> ratios, double mean) {
+std::vector<double> slower_direction(std::vector<double> ratios, double mean) {
   if (mean < 0)
     for (double& ratio : ratios) ratio = -ratio;
   return ratios;
 }
 
 // Judges a case by its own pairs. judge() then decides by the p of all suspects together.
-Judged look_at(const Evidence& evidence, const Rule& rule) {
+CaseJudgement judge_case(const Evidence& evidence, const Rule& rule) {
   const bool suspect = !evidence.second.empty();
   const std::vector<double> ratios = log_ratios(suspect ? evidence.second : evidence.first);
-  Judged judged;
+  CaseJudgement judged;
   const TrimmedMean middle = trimmed_mean(ratios);
   const Interval interval = middle.interval(rule.confidence);
   judged.ratio = std::exp(middle.mean);
-  judged.interval = {std::exp(interval.least), std::exp(interval.most)};
+  judged.interval = {std::exp(interval.min), std::exp(interval.max)};
   judged.deviation = middle.kept < 2 ? std::numeric_limits<double>::infinity() : middle.deviation;
-  if (interval.least >= -rule.log_delta() && interval.most <= rule.log_delta()) judged.verdict = Verdict::same;
+  if (interval.min >= -rule.log_delta() && interval.max <= rule.log_delta()) judged.verdict = Verdict::same;
   if (!suspect) return judged;
-  judged.p = std::abs(middle.mean) > rule.log_delta() ? sign_flip_p(towards(ratios, middle.mean)) : 1;
+  judged.p = std::abs(middle.mean) > rule.log_delta() ? sign_flip_p(slower_direction(ratios, middle.mean)) : 1;
   const Modes modes = modes_of(evidence, rule);
   const auto launches = static_cast<int>(evidence.first.size() + evidence.second.size());
   const auto divided = [&](int slow) { return slow > 0 && slow < launches; };
@@ -127,7 +128,8 @@ double smallest_visible(double deviation, size_t cases, const Rule& rule) {
   const double level = rule.level / 2 / static_cast<double>(std::max<size_t>(cases, 1));
   const double rare = -boost::math::quantile(boost::math::normal(), level);
   return std::expm1(
-      std::max({rule.log_delta() / 2 + kOften * first, rule.log_delta() + kOften * fresh, (rare + kOften) * fresh}));
+      std::max({rule.log_delta() / 2 + kSignificantDeviations * first,
+                rule.log_delta() + kSignificantDeviations * fresh, (rare + kSignificantDeviations) * fresh}));
 }
 
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule) {
@@ -138,8 +140,8 @@ bool is_suspect(const std::vector<Pair>& first, const Rule& rule) {
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule) {
   if (first_of_suspects.empty()) return 0;
   const auto p_with_two_contrary = [](int pairs) { return std::exp2(-pairs) * (1 + pairs * (pairs + 1) / 2.0); };
-  int pairs = rule.least_pairs;
-  while (pairs < rule.most_pairs &&
+  int pairs = rule.min_pairs;
+  while (pairs < rule.max_pairs &&
          p_with_two_contrary(pairs) > rule.level / 2 / static_cast<double>(first_of_suspects.size()))
     ++pairs;
   for (const std::vector<Pair>& first : first_of_suspects) {
@@ -147,17 +149,17 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
     // If only a few launches made the case suspect, they may be a slow mode, which Fisher's test needs many pairs to
     // find.
     const bool few = std::abs(middle.mean) <= rule.log_delta() / 2;
-    pairs = std::max(pairs, few ? rule.most_pairs : pairs_of_second(middle.deviation, rule));
+    pairs = std::max(pairs, few ? rule.max_pairs : pairs_of_second(middle.deviation, rule));
   }
   return pairs;
 }
 
-std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) {
-  std::vector<Judged> all;
+std::vector<CaseJudgement> judge(const std::vector<Evidence>& cases, const Rule& rule) {
+  std::vector<CaseJudgement> all;
   std::vector<size_t> suspects, alone;  // alone: one arm has a mode that the other lacks
   std::vector<double> p, mode_p;
   for (size_t i = 0; i < cases.size(); ++i) {
-    const Judged& judged = all.emplace_back(look_at(cases[i], rule));
+    const CaseJudgement& judged = all.emplace_back(judge_case(cases[i], rule));
     if (cases[i].second.empty()) continue;
     suspects.push_back(i);
     p.push_back(judged.p);
@@ -168,7 +170,7 @@ std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) 
   // A case can be found slower in two ways, so each has half of the level.
   const std::vector<bool> by_mean = holm(p, rule.level / 2), by_mode = holm(mode_p, rule.level / 2);
   for (size_t s = 0; s < suspects.size(); ++s) {
-    Judged& judged = all[suspects[s]];
+    CaseJudgement& judged = all[suspects[s]];
     const bool one_has_mode = mode_p[s] < 1;
     if (by_mean[s])
       judged.verdict = judged.ratio > 1 ? Verdict::slower : Verdict::faster;
@@ -177,7 +179,7 @@ std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) 
     else if (one_has_mode)
       judged.verdict = Verdict::ambiguous;
   }
-  for (Judged& judged : all) judged.visible = smallest_visible(judged.deviation, cases.size(), rule);
+  for (CaseJudgement& judged : all) judged.visible = smallest_visible(judged.deviation, cases.size(), rule);
   for (size_t i = 0; i < cases.size(); ++i)
     if (all[i].verdict == Verdict::ambiguous)
       all[i].pairs_needed = pairs_needed(log_ratios(cases[i].second.empty() ? cases[i].first : cases[i].second), rule);
@@ -186,8 +188,8 @@ std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule) 
 
 namespace {
 
-constexpr size_t kMostFlipped = 40;
-constexpr double kMostOfMedian = 1.25, kTrimmed = 0.2;
+constexpr size_t kMaxFlipped = 40;
+constexpr double kMaxOfMedian = 1.25, kTrimmed = 0.2;
 constexpr double kRounding = 1e-12;  // relative rounding error between equal sums in another order
 
 // Returns the sorted sums of the values under all signs. Each value doubles the list: two sorted halves are merged.
@@ -208,12 +210,12 @@ double two_sided(double z) { return 2 * boost::math::cdf(boost::math::normal(), 
 }  // namespace
 
 double sign_flip_p(std::span<const double> values) {
-  require<BadInput>(values.size() <= kMostFlipped, "sign flips: found {} values, expected at most {}", values.size(),
-                    kMostFlipped);
+  require<BadInput>(values.size() <= kMaxFlipped, "sign flips: found {} values, expected at most {}", values.size(),
+                    kMaxFlipped);
   if (values.empty()) return 1;
   std::vector<double> clipped(values.begin(), values.end());
   for (double& value : clipped) value = std::abs(value);
-  const double most = kMostOfMedian * median(clipped);
+  const double most = kMaxOfMedian * median(clipped);
   std::ranges::transform(values, clipped.begin(), [&](double value) { return std::clamp(value, -most, most); });
   double sum = 0, size = 0;
   for (const double value : clipped) sum += value, size += std::abs(value);

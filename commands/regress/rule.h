@@ -15,7 +15,7 @@ namespace moe::regress {
 
 /// A closed interval.
 struct Interval {
-  double least = 0, most = 0;
+  double min = 0, max = 0;
 };
 
 /// Returns the exact one-sided p of the sign-flip test: the probability that the sum is at least as large as it is if
@@ -72,8 +72,8 @@ struct Rule {
   double delta = 0.03;       // least slowdown that counts, a share; callers raise it to the machine's noise floor
   double level = 0.01;       // probability of any false SLOW among the suspects of a gate
   int first_pairs = 6;       // pairs of every case in the first stage
-  int least_pairs = 12;      // least number of second-stage pairs of a suspect
-  int most_pairs = 30;       // largest number of second-stage pairs of a suspect
+  int min_pairs = 12;        // least number of second-stage pairs of a suspect
+  int max_pairs = 30;        // largest number of second-stage pairs of a suspect
   double confidence = 0.95;  // confidence level of the interval that has to lie within delta for SAME
   double log_delta() const;
 };
@@ -82,7 +82,7 @@ struct Rule {
 bool is_suspect(const std::vector<Pair>& first, const Rule& rule);
 /// Returns the number of second-stage pairs of each suspect, which is fixed before that stage begins. It is large
 /// enough for the variance of the first pairs, and to confirm one of all suspects even if two of its pairs show the
-/// opposite. It is `most_pairs` if a case is suspect only because of a few launches, and 0 without suspects.
+/// opposite. It is `max_pairs` if a case is suspect only because of a few launches, and 0 without suspects.
 int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const Rule& rule);
 
 /// Returns the slowdown, as a share, that about 19 of 20 gates of `cases` cases find if `deviation` is the standard
@@ -94,7 +94,7 @@ struct Evidence {
   std::vector<Pair> first, second;  // pairs by stage; `second` is empty unless the case was suspect
 };
 
-struct Judged {
+struct CaseJudgement {
   Verdict verdict = Verdict::ambiguous;
   double ratio = 1;      // head / base, from the mean log ratio of the stage that decided
   Interval interval;     // interval of the ratio
@@ -112,7 +112,7 @@ struct Judged {
 ///           only the head has a slow mode, and Holm's procedure rejects Fisher's p
 /// faster    as slower, with base and head exchanged
 /// ambiguous none of these
-std::vector<Judged> judge(const std::vector<Evidence>& cases, const Rule& rule);
+std::vector<CaseJudgement> judge(const std::vector<Evidence>& cases, const Rule& rule);
 
 // The two stages of a gate. Its pairs come from launches of programs, recorded launches, or a model of noise.
 
@@ -122,7 +122,7 @@ using MeasurePair = std::function<std::vector<Pair>(int pair, const std::vector<
 
 struct GateOutcome {
   std::vector<Evidence> evidence;  // by case
-  std::vector<Judged> judged;
+  std::vector<CaseJudgement> judged;
   int pairs = 0;  // pairs of launches over both stages
 };
 

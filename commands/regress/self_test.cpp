@@ -40,7 +40,7 @@ class SelfTest {
         list_(case_list_of("self-test", options.cases, options.command, metric_of(options.metric, options.unit))),
         base_(arm_in("base", options.base, {}, list_, "--base")),
         before_(earlier_sessions()),
-        writer_(path(), question()),
+        writer_(path(), inputs()),
         gate_(setup(), writer_) {
     results_.rule.delta = options.delta_percent / 100;
     results_.program = text_of(base_);
@@ -84,19 +84,19 @@ class SelfTest {
     return setup;
   }
 
-  Question question() const {
+  RunInputs inputs() const {
     std::vector<std::string> files = files_of_program(base_.program);
     files.push_back(list_.path);
-    Asked asked = options_.asked;
-    asked.flags.insert(asked.flags.end(), options_.command.begin(), options_.command.end());
-    return {asked, files, {}};
+    Invocation invocation = options_.invocation;
+    invocation.flags.insert(invocation.flags.end(), options_.command.begin(), options_.command.end());
+    return {invocation, files, {}};
   }
 
   // Returns the cases' medians by name, for each earlier self-test of the same program and cases on this machine.
   std::vector<std::map<std::string, double>> earlier_sessions() const {
     std::vector<std::map<std::string, double>> sessions;
     if (!std::filesystem::exists(path())) return sessions;
-    const std::string digest = stamp_run(question()).config_digest;
+    const std::string digest = stamp_run(inputs()).config_digest;
     for (const Run& run : read_runs(path())) {
       if (!run.ended || run.header.config_digest != digest) continue;
       for (const CaseRecord& record : run.cases)
@@ -125,7 +125,7 @@ class SelfTest {
         progress.at(static_cast<double>(g * first + std::min(pair, first)) / (options_.gates * first));
         return gate_.pair(pair < first ? g * first + pair : fresh++, wanted);
       });
-      const auto is = [](Verdict verdict) { return [=](const Judged& j) { return j.verdict == verdict; }; };
+      const auto is = [](Verdict verdict) { return [=](const CaseJudgement& j) { return j.verdict == verdict; }; };
       const bool slow = std::ranges::any_of(outcome.judged, is(Verdict::slower));
       const bool fast = std::ranges::any_of(outcome.judged, is(Verdict::faster));
       results_.live_slow += slow;
@@ -136,7 +136,7 @@ class SelfTest {
                                   : counted(outcome.pairs, "pair") + ", none"));
       results_.live_pairs += outcome.pairs;
     }
-    progress.done();
+    progress.finish();
     results_.live_gates = options_.gates;
   }
 
@@ -147,7 +147,7 @@ class SelfTest {
       results_.rows.push_back(
           {injection, resample(rounds_, results_.rule, injection, options_.resamples, options_.seed)});
     }
-    progress.done();
+    progress.finish();
   }
 
   void find_floors() {
@@ -158,7 +158,7 @@ class SelfTest {
           if (*times) seconds.push_back((*times)->seconds());
       if (!seconds.empty()) results_.cases.push_back({gate_.cases()[i], median(seconds), launch_deviation(rounds_, i)});
     }
-    const double log_floor = floor_of(rounds_, results_.rule.least_pairs, options_.resamples, options_.seed);
+    const double log_floor = floor_of(rounds_, results_.rule.min_pairs, options_.resamples, options_.seed);
     results_.floor.within_session = std::expm1(log_floor);
     double apart = 0;
     for (const SelfTestedCase& c : results_.cases) {
@@ -225,18 +225,18 @@ constexpr double kConfidence = 0.95;
 std::string share_text(int64_t hits, int64_t of) {
   const Interval interval = share_interval(hits, of, kConfidence);
   return fmt::format("{:.2f} % ({:.2f} to {:.2f})", 100 * static_cast<double>(hits) / static_cast<double>(of),
-                     100 * interval.least, 100 * interval.most);
+                     100 * interval.min, 100 * interval.max);
 }
 
 Json share_json(int64_t hits, int64_t of) {
   const Interval interval = share_interval(hits, of, kConfidence);
   return {{"share", static_cast<double>(hits) / static_cast<double>(of)},
-          {"least", interval.least},
-          {"most", interval.most},
+          {"least", interval.min},
+          {"most", interval.max},
           {"of", of}};
 }
 
-double visible(const SelfTestedCase& c, const SelfTestResults& results) {
+double visible_slowdown(const SelfTestedCase& c, const SelfTestResults& results) {
   return smallest_visible(c.launch_deviation * std::sqrt(2.0), results.cases.size(), results.rule);
 }
 
@@ -248,7 +248,7 @@ std::string text_of(const SelfTestResults& results) {
   Table cases({"case", "median ms", "deviation of a launch", "slowdown that 19 of 20 gates find"});
   for (const SelfTestedCase& c : results.cases)
     cases.add({c.name, fmt::format("{:.3f}", 1e3 * c.median_s), percent(c.launch_deviation, 2),
-               percent(visible(c, results))});
+               percent(visible_slowdown(c, results))});
   text += cases.text() + "\n";
   Table gates({"change to the head", "gates", "found SLOW", "left AMBG"});
   gates.add({"nothing (live)", fmt::format("{}", results.live_gates), share_text(results.live_slow, results.live_gates),
@@ -276,7 +276,7 @@ std::string json_of(const SelfTestResults& results) {
     cases.push_back({{"case", c.name},
                      {"median_s", c.median_s},
                      {"launch_deviation", c.launch_deviation},
-                     {"visible", visible(c, results)}});
+                     {"visible", visible_slowdown(c, results)}});
   for (const SelfTestResults::Row& row : results.rows)
     gates.push_back({{"injected", row.injection.name},
                      {"any_slow", share_json(row.gates.any_slow, row.gates.gates)},
@@ -416,7 +416,7 @@ bool finds_slower(const StudiedGate& gate, const Rule& rule, int& pairs) {
   const GateOutcome outcome = run_gate(gate.cases, rule, measure);
   pairs += outcome.pairs;
   if (gate.log_slowdown > 0) return outcome.judged[gate.slowed].verdict == Verdict::slower;
-  return std::ranges::any_of(outcome.judged, [](const Judged& j) { return j.verdict == Verdict::slower; });
+  return std::ranges::any_of(outcome.judged, [](const CaseJudgement& j) { return j.verdict == Verdict::slower; });
 }
 
 // Launches of both programs: all of the base, then all of the head.
@@ -443,7 +443,7 @@ bool is_slower(GateRule rule, const std::vector<double>& base, const std::vector
   return ratio > 1 && (rule == GateRule::welch ? welch_p(base, head) : rank_sum_p(base, head)) <= kOthersLevel;
 }
 
-bool others_find(GateRule rule, const Blocked& blocked, bool any, size_t slowed) {
+bool other_rule_finds(GateRule rule, const Blocked& blocked, bool any, size_t slowed) {
   for (size_t i = 0; i < blocked.base.size(); ++i)
     if ((any || i == slowed) && is_slower(rule, blocked.base[i], blocked.head[i])) return true;
   return false;
@@ -468,7 +468,7 @@ std::vector<StudyRow> study_rules(const Rule& rule, size_t cases, int64_t gates,
         of_rule[0].found += finds_slower(studied, rule, pairs);
         const Blocked blocked = blocked_launches(studied);
         for (size_t r = 1; r < of_rule.size(); ++r)
-          of_rule[r].found += others_find(static_cast<GateRule>(r), blocked, slowdown == 0, studied.slowed);
+          of_rule[r].found += other_rule_finds(static_cast<GateRule>(r), blocked, slowdown == 0, studied.slowed);
       }
       of_rule[0].pairs = static_cast<double>(pairs) / static_cast<double>(gates);
       for (size_t r = 1; r < of_rule.size(); ++r) of_rule[r].pairs = kBlockedLaunches;

@@ -24,7 +24,7 @@ struct SelfTestOptions {
   uint64_t seed = 1;
   std::string out;  // file of the records; empty: results/self-test.jsonl
   bool json = false;
-  Asked asked;
+  Invocation invocation;
 };
 
 /// Returns 0, or 77 if the hardware of all launches is missing. Throws like run_ab.

@@ -60,7 +60,7 @@ std::vector<int> degrees_of(const Schedule& schedule, const LayerPricer& pricer)
   const bool apart = schedule.degrees == DegreePolicy::apart || schedule.degrees == DegreePolicy::shared;
   if (!apart || schedule.searched_order || schedule.packs_experts || pricer.shape().rounding == Rounding::lcm)
     return {};
-  std::vector<int> degrees(std::min(kMostDegree, largest_degree(pricer)));
+  std::vector<int> degrees(std::min(kMaxDegree, largest_degree(pricer)));
   std::iota(degrees.begin(), degrees.end(), 1);
   return degrees;
 }

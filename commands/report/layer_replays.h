@@ -10,7 +10,7 @@
 namespace moe::report {
 
 /// The largest degree of the page's map of degrees.
-inline constexpr int kMostDegree = 16;
+inline constexpr int kMaxDegree = 16;
 
 /// Returns {"lanes": names, "kind", "lane", "class", "chunk", "chunks", "after"}; the last six are by task. `after`:
 /// the tasks of other lanes that a task waits for. It also waits for the previous task on its lane.

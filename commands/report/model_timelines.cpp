@@ -112,9 +112,9 @@ Json model_timelines(const RecordTables& tables, size_t layer, const Profile& pr
       const bool stages = model.shape.parallel.pp > 1;
       const size_t tasks = result.plan.tasks().size();
       std::optional<int> stage;
-      if (stages && tasks > kMostDrawnTasks) stage = busiest_stage(result);
+      if (stages && tasks > kMaxDrawnTasks) stage = busiest_stage(result);
       const size_t drawn = stage ? tasks / static_cast<size_t>(model.shape.parallel.pp) : tasks;
-      if (drawn > kMostDrawnTasks) {
+      if (drawn > kMaxDrawnTasks) {
         notes.insert(fmt::format("{}: no timeline: its plan has {} tasks; simulate --trace FILE writes them",
                                  plan.schedule, tasks));
         continue;

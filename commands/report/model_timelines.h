@@ -11,7 +11,7 @@
 namespace moe::report {
 
 /// Most tasks of a drawn plan; of a longer plan, only one stage is drawn.
-inline constexpr size_t kMostDrawnTasks = 20000;
+inline constexpr size_t kMaxDrawnTasks = 20000;
 
 /// Returns whether the parameters have several layers, micro-batches or stages; a replay is of a single layer.
 bool is_stack(const Fields& parameters);

@@ -13,7 +13,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kLeastForQuartiles = 4;  // passes; with fewer, whiskers are the least and the largest time
+constexpr size_t kMinForQuartiles = 4;  // passes; with fewer, whiskers are the least and the largest time
 
 std::string text_or(const Fields& fields, std::string_view name, const std::string& otherwise = {}) {
   const std::string* found = fields.find_text(name);
@@ -36,7 +36,7 @@ std::optional<Whiskers> whiskers_of(const CaseRecord& record, std::string_view n
   const Samples* samples = find_samples(record, name);
   if (samples == nullptr) return std::nullopt;
   const std::vector<double> slowest = max_over_ranks(samples->values);
-  const double beside = slowest.size() < kLeastForQuartiles ? 0 : 0.25;
+  const double beside = slowest.size() < kMinForQuartiles ? 0 : 0.25;
   return Whiskers{quantile(slowest, beside), quantile(slowest, 1 - beside), slowest.size()};
 }
 
@@ -177,7 +177,7 @@ void RecordTables::set_cells(const CaseRecord& record, size_t row) {
   set("degree_backward", record.degree_backward);
   set("capacity_rounding", text_or(record.parameters, "capacity_rounding"));
   if (record.parameters.has("plan")) set("plan", text_or(record.parameters, "plan"));
-  if (reads(record.schedule, in_pieces))
+  if (reads(record.schedule, sends_pieces))
     set("micro_op_bytes", rounded(number_or_nan(record.parameters, "micro_op_bytes")));
   if (reads(record.schedule, [](const Schedule& one) { return one.flow == Flow::dropped; }))
     set("min_chunk_bytes", rounded(number_or_nan(record.parameters, "min_chunk_bytes")));

@@ -24,7 +24,7 @@
 namespace moe::report {
 namespace {
 
-constexpr size_t kMostRuns = 8;  // runs read from a file
+constexpr size_t kMaxRuns = 8;  // runs read from a file
 
 Json run_json(const commands::FileRun& of) {
   const RunHeader& header = of.run.header;
@@ -98,7 +98,7 @@ class Replays {
   Json json() const {
     Json kinds = Json::array();
     for (int kind = 0; kind < kTaskKinds; ++kind) kinds.push_back(name_of(static_cast<TaskKind>(kind)));
-    return {{"most_degree", kMostDegree},
+    return {{"most_degree", kMaxDegree},
             {"kinds", std::move(kinds)},
             {"structures", replays_.structures()},
             {"layers", layers_},
@@ -208,7 +208,7 @@ std::string embedded(const Json& document) {
 int run_report(const ReportOptions& options) {
   require_other_file(options.out, options.records);
   if (!options.cluster.empty()) find_profile(options.cluster);  // fails early, not once for each layer
-  const std::vector<commands::FileRun> files = commands::read_last_runs(options.records, kMostRuns);
+  const std::vector<commands::FileRun> files = commands::read_last_runs(options.records, kMaxRuns);
   const RecordTables tables(files);
   const Replays replays(options, files, tables);
   const std::string data = embedded(document_of(files, tables, replays));
@@ -260,7 +260,7 @@ struct Warning {
 };
 
 // The page's text for each status, the most severe first.
-constexpr Warning kOfStatus[] = {
+constexpr Warning kStatusWarnings[] = {
     {"wrong", "results that disagree with their reference: no figure of theirs counts"},
     {"error", "cases whose rank failed"},
     {"oom", "cases that ran out of memory"},
@@ -279,7 +279,7 @@ std::string reason_of(const CaseRecord& record) {
   return record.prediction.has("weak_rows") ? record.prediction.text("weak_rows", record.where) : "";
 }
 
-struct Found {
+struct CasesToShow {
   size_t count = 0;
   Json cases = Json::array();
 };
@@ -294,14 +294,14 @@ Json warnings_of(const std::vector<commands::FileRun>& files) {
       const std::string named = files.size() > 1 ? fmt::format("{}: {}", file.file, text) : text;
       all.push_back({{"run", run}, {"level", level}, {"text", named}, {"cases", std::move(cases)}});
     };
-    std::map<std::string_view, Found> found;
+    std::map<std::string_view, CasesToShow> found;
     for (const CaseRecord& record : file.run.cases) {
       const std::string_view level = level_of(record);
       if (level.empty()) continue;
-      Found& of = found[level];
+      CasesToShow& of = found[level];
       if (++of.count <= kShownCases) of.cases.push_back(fmt::format("{}: {}", record.key, reason_of(record)));
     }
-    for (const auto& [level, text] : kOfStatus)
+    for (const auto& [level, text] : kStatusWarnings)
       if (const auto of = found.find(level); of != found.end())
         add(level, fmt::format("{} {}", of->second.count, text), of->second.cases);
     if (!file.run.ended) add("broken off", "this run was interrupted and is not complete", Json::array());

@@ -11,10 +11,10 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr double kMostRanks = 1e6;
+constexpr double kMaxRanks = 1e6;
 
 CommRow comm_from(const TableReader& t) {
-  return comm_row_from(t, [](Network) { return kMostRanks; });
+  return comm_row_from(t, [](Network) { return kMaxRanks; });
 }
 
 std::vector<std::string> names_of(const TableReader& root, std::string_view key) {
@@ -87,7 +87,7 @@ std::optional<double> Assumptions::value(std::string_view of) const {
 Assumptions read_assumptions(const std::string& path) {
   const ConfigFile file = read_toml(path);
   const TableReader root(file, {"schema", "name", "source", "tables", "derive", "comm", "compute", "module", "value"});
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   Assumptions out;
   out.file = path;
   out.name = root.name("name");

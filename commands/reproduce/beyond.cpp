@@ -71,7 +71,7 @@ void add_testbed(const Profile& profile, std::vector<BeyondCase>& cases) {
 void add_models(const Profile& profile, int stages, std::span<const std::string_view> names,
                 std::vector<BeyondCase>& cases) {
   for (const std::string_view name : names) {
-    LayerShape layer = on_cluster(find_model(std::string(name)), profile.name).layer;
+    LayerShape layer = model_on_cluster(find_model(std::string(name)), profile.name).layer;
     layer.dtype = DType::bfloat16;
     ParallelShape ranks{.nodes = profile.nodes * stages, .ranks_per_node = profile.ranks_per_node};
     ranks.pp = stages;
@@ -93,27 +93,27 @@ struct Allowance {
   int micro_batches = 0, sample_parts = 1;
 
   WaveChoice choice(const ModelShape& model) const {
-    return {.keep = more_kept(model, micro_batches), .cuts_batches = true, .sample_parts = sample_parts};
+    return {.keep = raised_kept_layers(model, micro_batches), .cuts_batches = true, .sample_parts = sample_parts};
   }
 };
 constexpr std::array<Allowance, 3> kAllowances{{{"own"}, {"two", 1}, {"own, parts", 0, 2}}};
 
-struct GainOfWave {
+struct WaveGain {
   std::string_view schedule;  // the best other schedule
   WaveResult other;
   std::array<WaveResult, kAllowances.size()> waves;
   double bound = 0;  // upper bound on the speedup of any order
 
-  double of(size_t allowance) const { return other.seconds / waves.at(allowance).seconds; }
+  double gain(size_t allowance) const { return other.seconds / waves.at(allowance).seconds; }
 };
 
 // Schedules without a price or a meaning here are left out. Lina's packing is excluded, because it changes the layout.
-GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape model) {
+WaveGain gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape model) {
   if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
   const LayerPricer pricer(profile, model.shape);
   DegreeChoice choice;
   choice.fits = [&](const LayerCase& c, Flow) { return c.parallel == model.shape.parallel; };
-  GainOfWave gain;
+  WaveGain gain;
   gain.other.seconds = std::numeric_limits<double>::infinity();
   double bound_s = std::numeric_limits<double>::infinity();
   for (const Allowance& allowance : kAllowances)
@@ -122,7 +122,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
     try {
       const ModelResult found = search.tune(schedule, pricer, model, choice);
       bound_s = std::min(bound_s, found.bound_s);
-      if (!search::better(found.total_s(), gain.other.seconds)) continue;
+      if (!search::is_better(found.total_s(), gain.other.seconds)) continue;
       gain.other = {found.plan, found.total_s(), {}};
       gain.schedule = schedule.name;
     } catch (const Unsupported&) {
@@ -137,7 +137,7 @@ GainOfWave gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape 
 // Disturbances: deviations from the prices with which an order was found. Both plans stay unchanged.
 constexpr int kDraws = 200, kDisturbedMicroBatches = 4;
 constexpr double kPriceError = 0.1, kSlowdown = 1.15, kLaunchSeconds = 10e-6;
-struct Disturbed {
+struct DisturbedSeconds {
   double median = 0, worst = 0;  // over kDraws, with the price of every kind of task too high or too low
   double slowed = 0;             // with lanes that slow each other
   double launched = 0;           // with a launch added to every task
@@ -154,7 +154,7 @@ double disturbed_s(const Plan& plan, const std::vector<double>& priced, const Co
   return timeline_of(plan, seconds, contention).makespan_s;
 }
 
-Disturbed disturbed(const Profile& profile, const Plan& other, const Plan& wave) {
+DisturbedSeconds disturbed(const Profile& profile, const Plan& other, const Plan& wave) {
   const std::vector<double> other_s = price(LayerPricer(profile, other.shape), other);
   const std::vector<double> wave_s = price(LayerPricer(profile, wave.shape), wave);
   const auto gain = [&](const Contention& contention, const SecondsOf& seconds_of) {
@@ -225,26 +225,26 @@ TextTable cases_table(std::string_view of) {
 }
 
 // The gains of all cases.
-class Gathered {
+class GainTables {
  public:
   // Adds the gains of a case for several numbers of micro-batches.
   void add(BeyondCase c, std::span<const int> micro_batches, Gains& gains, TextTable& table) {
     c.model.step.planned = true;
     for (const int m : micro_batches) {
       c.model.micro_batches = m;
-      const GainOfWave found = gain_of_wave(search_, *c.profile, c.model);
+      const WaveGain found = gain_of_wave(search_, *c.profile, c.model);
       table.rows.push_back({c.cluster, c.name, fmt::format("{}", m), std::string(found.schedule),
-                            fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.of(0)), factor(found.of(1)),
-                            factor(found.of(2)), factor(found.bound)});
+                            fmt::format("{:.1f}", found.other.seconds * 1e3), factor(found.gain(0)),
+                            factor(found.gain(1)), factor(found.gain(2)), factor(found.bound)});
       for (size_t i = 0; i < kAllowances.size(); ++i) {
         const std::string memory(kAllowances[i].name);
-        const double gain = found.of(i);
+        const double gain = found.gain(i);
         all.figures.push_back({{c.cluster, c.name, fmt::format("{}", m), memory}, "", std::nullopt, gain});
         gains[c.cluster][{memory, m}].push_back(std::log(gain));
         least = std::min(least, gain);
         most = std::max(most, gain);
         if (m != kDisturbedMicroBatches) continue;
-        const Disturbed off = disturbed(*c.profile, found.other.plan, found.waves[i].plan);
+        const DisturbedSeconds off = disturbed(*c.profile, found.other.plan, found.waves[i].plan);
         int column = 0;
         for (const double value : {gain, off.median, off.worst, off.slowed, off.launched})
           others[c.cluster][{memory, column++}].push_back(std::log(value));
@@ -252,7 +252,7 @@ class Gathered {
     }
   }
 
-  Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .drawn = false};
+  Comparison all{.caption = "cases", .label_names = {"cluster", "case", "m", "memory"}, .comparison_table = false};
   Gains others;  // gains of the same plans if tasks take other times
   double least = std::numeric_limits<double>::infinity(), most = 0;
 
@@ -281,13 +281,13 @@ Report beyond(Study&) {
   for (const int nodes : {2, 4})
     for (const int stages : {2, 4}) add_models(of_nodes(nodes), stages, kStagedModels, staged);
 
-  Gathered gathered;
+  GainTables gathered;
   constexpr std::string_view kOne = "one stage", kSeveral = "several stages";
   Gains gains, gains_of_stages;
   TextTable each = cases_table(kOne), each_of_stages = cases_table(kSeveral);
   for (const BeyondCase& c : cases) gathered.add(c, kMicroBatches, gains, each);
   for (const BeyondCase& c : staged) gathered.add(c, kMicroBatchesOfStages, gains_of_stages, each_of_stages);
-  Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .drawn = false};
+  Comparison means{.caption = "geometric means", .label_names = {"cluster", "memory", "m"}, .comparison_table = false};
   for (const Gains* of : {&gains, &gains_of_stages})
     for (const auto& [cluster, by_memory] : *of)
       for (const auto& [key, logarithms] : by_memory)
@@ -324,7 +324,7 @@ Report beyond(Study&) {
           "wave: r_f and r_b from 1 to {}, others for the first forward and the last backward; a micro-batch of "
           "several samples is cut into up to {} smaller ones in all, which in a layer that drops tokens changes "
           "which ones",
-          kMostWaveDegree, kMostCutMicroBatches),
+          kMaxWaveDegree, kMaxCutMicroBatches),
       fmt::format("other times: each kind of task in each phase by {} draws within 10 % (the median and the worst), "
                   "every lane slowed by every other while both are busy, and every task longer by a launch",
                   kDraws),

@@ -21,7 +21,7 @@ struct Audited {
   std::array<double, kAudited.size()> speedups{};
   double rms = 0;     // root mean square of ours / paper - 1
   double table2 = 0;  // table2_error
-  int apart = 0;
+  int differing_degrees = 0;
   std::string ranking;  // schedules, the slowest first
 };
 
@@ -38,7 +38,7 @@ std::string ranking_of(const SweptReading& swept) {
 }
 
 Audited audited(const SweptReading& swept) {
-  Audited a{&swept, {}, 0, table2_error(swept.reading), swept.find("fsmoe").apart, ranking_of(swept)};
+  Audited a{&swept, {}, 0, table2_error(swept.reading), swept.find("fsmoe").differing_degrees, ranking_of(swept)};
   for (size_t i = 0; i < kAudited.size(); ++i) {
     a.speedups[i] = swept.find(kAudited[i]).speedup;
     const double off = a.speedups[i] / printed_for(swept.reading.testbed, kAudited[i]) - 1;
@@ -73,7 +73,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
     for (const double speedup : a->speedups) cells.push_back(fmt::format("{:.3f}", speedup));
     cells.push_back(percent(a->rms));
     cells.push_back(percent(a->table2, 0));
-    cells.push_back(fmt::format("{}", a->apart));
+    cells.push_back(fmt::format("{}", a->differing_degrees));
     table.rows.push_back(std::move(cells));
   }
   return table;
@@ -83,7 +83,7 @@ TextTable audit_table(const std::vector<Audited>& rows, Testbed testbed) {
 struct Effect {
   std::string change;
   std::array<double, kAudited.size()> moved{};
-  double apart = 0;
+  double differing_degrees = 0;
   int pairs = 0;
 };
 
@@ -102,14 +102,14 @@ std::vector<Effect> effects_of(const std::vector<Audited>& rows, Testbed testbed
       Effect& e = effects[fmt::format("{} {}: {} -> {}", i, kLabelNames[i], preset[i], labels[i])];
       e.change = fmt::format("{}: {} -> {}", kLabelNames[i], preset[i], labels[i]);
       for (size_t s = 0; s < kAudited.size(); ++s) e.moved[s] += a->speedups[s] - from.speedups[s];
-      e.apart += a->apart - from.apart;
+      e.differing_degrees += a->differing_degrees - from.differing_degrees;
       ++e.pairs;
     }
   }
   std::vector<Effect> means;
   for (auto& [key, e] : effects) {
     for (double& moved : e.moved) moved /= e.pairs;
-    e.apart /= e.pairs;
+    e.differing_degrees /= e.pairs;
     means.push_back(e);
   }
   return means;
@@ -123,7 +123,7 @@ TextTable effect_table(const std::vector<Audited>& rows) {
     for (const Effect& e : effects_of(rows, testbed)) {
       auto& cells = table.rows.emplace_back(std::vector{std::string(name_of(testbed)), e.change});
       for (const double moved : e.moved) cells.push_back(fmt::format("{:+.3f}", moved));
-      cells.push_back(fmt::format("{:+.0f}", e.apart));
+      cells.push_back(fmt::format("{:+.0f}", e.differing_degrees));
       cells.push_back(fmt::format("{}", e.pairs));
     }
   return table;
@@ -161,7 +161,7 @@ std::string closest(const std::vector<Audited>& rows, Testbed testbed) {
 // Returns the readings for which contention is fitted: the presets with either volumes, and the closest reading with
 // the preset's betas and their unit, which Table 2 confirms. Closeness is measured on the schedules that contention
 // does not affect.
-std::vector<Reading> to_fit(const std::vector<Audited>& rows, Testbed testbed) {
+std::vector<Reading> readings_to_fit(const std::vector<Audited>& rows, Testbed testbed) {
   Reading preset = preset_reading(testbed);
   std::vector<Reading> readings{preset};
   preset.capacity = Capacity::k_times_f;
@@ -182,24 +182,25 @@ std::vector<Reading> to_fit(const std::vector<Audited>& rows, Testbed testbed) {
   return readings;
 }
 
-std::string apart_range(const std::vector<Audited>& rows, double printed) {
+std::string differing_degrees_text(const std::vector<Audited>& rows, double printed) {
   int least = 1 << 30, most = 0;
   const Audited* nearest = nullptr;
   for (const Audited& a : rows) {
     if (a.swept->reading.testbed != Testbed::b) continue;
-    least = std::min(least, a.apart);
-    most = std::max(most, a.apart);
-    if (nearest == nullptr || std::abs(a.apart - printed) < std::abs(nearest->apart - printed)) nearest = &a;
+    least = std::min(least, a.differing_degrees);
+    most = std::max(most, a.differing_degrees);
+    if (nearest == nullptr || std::abs(a.differing_degrees - printed) < std::abs(nearest->differing_degrees - printed))
+      nearest = &a;
   }
   return fmt::format(
       "Layers with r_f != r_b on testbed B: {} to {} by reading; nearest to the measured {:.0f} is {} ({}).", least,
-      most, printed, nearest->apart, words(nearest->swept->reading));
+      most, printed, nearest->differing_degrees, words(nearest->swept->reading));
 }
 
 Comparison figures_of(const std::vector<Audited>& rows) {
   Comparison c{.caption = "table 5 by reading", .label_names = kLabelNames};
   c.label_names.push_back("schedule");
-  c.drawn = false;
+  c.comparison_table = false;
   for (const Audited& a : rows)
     for (size_t i = 0; i < kAudited.size(); ++i) {
       auto labels = labels_of(a.swept->reading);
@@ -212,11 +213,11 @@ Comparison figures_of(const std::vector<Audited>& rows) {
 Comparison counts_of(const std::vector<Audited>& rows) {
   Comparison c{.caption = "layers with r_f != r_b by reading", .label_names = kLabelNames};
   c.quantity = kLayerCount;
-  c.drawn = false;
+  c.comparison_table = false;
   for (const Audited& a : rows)
     c.figures.push_back({labels_of(a.swept->reading), "",
                          a.swept->reading.testbed == Testbed::b ? std::optional(commands::kPrintedApart) : std::nullopt,
-                         static_cast<double>(a.apart)});
+                         static_cast<double>(a.differing_degrees)});
   return c;
 }
 
@@ -227,7 +228,7 @@ Report fsmoe_audit(Study& study) {
   for (const Reading& reading : all_readings(Testbed::b)) readings.push_back(reading);
   study.sweeps.prepare(readings);
   std::vector<Audited> rows;
-  for (const Reading& reading : readings) rows.push_back(audited(study.sweeps.of(reading)));
+  for (const Reading& reading : readings) rows.push_back(audited(study.sweeps.sweep(reading)));
 
   Report report{.key = "audit",
                 .title = "every combination of FSMoE's open conventions",
@@ -235,8 +236,9 @@ Report fsmoe_audit(Study& study) {
   report.comparisons = {figures_of(rows), counts_of(rows)};
   report.tables = {audit_table(rows, Testbed::a), audit_table(rows, Testbed::b), effect_table(rows),
                    ranking_table(rows)};
-  report.shows = {closest(rows, Testbed::a), closest(rows, Testbed::b), apart_range(rows, commands::kPrintedApart)};
-  add_fitted_contention(report, study, to_fit(rows, Testbed::a), to_fit(rows, Testbed::b));
+  report.shows = {closest(rows, Testbed::a), closest(rows, Testbed::b),
+                  differing_degrees_text(rows, commands::kPrintedApart)};
+  add_fitted_contention(report, study, readings_to_fit(rows, Testbed::a), readings_to_fit(rows, Testbed::b));
   report.shows.push_back(
       "Table 5 alone would read betas per element on B, and as printed per element on A; Table 2's operations are then "
       "off "

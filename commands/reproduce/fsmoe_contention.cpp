@@ -10,16 +10,16 @@ namespace moe::reproduce {
 namespace {
 
 constexpr double kTolerance = 1e-3;  // relative tolerance of a speedup
-constexpr int kMostSteps = 20;
+constexpr int kMaxSteps = 20;
 
 // The search for the contention factor with which a reading has the printed speedup: false position, Illinois variant.
 struct Fit {
   Reading reading;
   double printed = 0;
-  double low = 1, high = kMostContention;  // bracket of the contention factor
-  double above = 0, below = 0;             // speedup minus the printed one at either end
-  double at = 1, off = 0;                  // the last factor tried, and its speedup minus the printed one
-  int side = 0;                            // the end that moved last
+  double low = 1, high = kMaxContention;  // bracket of the contention factor
+  double above = 0, below = 0;            // speedup minus the printed one at either end
+  double at = 1, off = 0;                 // the last factor tried, and its speedup minus the printed one
+  int side = 0;                           // the end that moved last
   bool done = false;
 
   void step() {
@@ -69,7 +69,7 @@ void sweep_all(SweepStore& sweeps, std::vector<Fit>& fits) {
 
 double speedup_at(SweepStore& sweeps, Fit& fit, double contention) {
   fit.reading.contention = contention;
-  return sweeps.of(fit.reading).find("fsmoe").speedup - fit.printed;
+  return sweeps.sweep(fit.reading).find("fsmoe").speedup - fit.printed;
 }
 
 }  // namespace
@@ -80,28 +80,28 @@ std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vecto
   for (Reading reading : readings) {
     const std::string grid(printed_grid(reading.testbed)), cluster(name_of(reading.testbed));
     fits.push_back({.reading = reading, .printed = commands::printed_speedup(grid, cluster, "fsmoe")});
-    for (const double end : {1.0, kMostContention}) {
+    for (const double end : {1.0, kMaxContention}) {
       reading.contention = end;
       ends.push_back(reading);
     }
   }
   sweeps.prepare(ends);
   for (Fit& fit : fits) {
-    fit.below = speedup_at(sweeps, fit, kMostContention);
+    fit.below = speedup_at(sweeps, fit, kMaxContention);
     fit.above = speedup_at(sweeps, fit, 1);  // computed without contention
     fit.done = fit.above <= 0;
     if (fit.below < 0) continue;
-    fit.reading.contention = kMostContention;
+    fit.reading.contention = kMaxContention;
     fit.done = true;
   }
-  for (int i = 0; i < kMostSteps; ++i) {
+  for (int i = 0; i < kMaxSteps; ++i) {
     bool all = true;
     for (Fit& fit : fits)
       if (!fit.done) fit.step(), all = false;
     if (all) break;
     sweep_all(sweeps, fits);
     for (Fit& fit : fits)
-      if (!fit.done) fit.take(sweeps.of(fit.reading).find("fsmoe").speedup);
+      if (!fit.done) fit.take(sweeps.sweep(fit.reading).find("fsmoe").speedup);
   }
   std::vector<Reading> fitted;
   for (const Fit& fit : fits) fitted.push_back(fit.reading);
@@ -117,7 +117,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
       {}};
   Comparison c{.caption = "table 5 with fitted contention",
                .label_names = {"testbed", "gemm", "volumes", "attention", "contention", "schedule"}};
-  c.drawn = false;
+  c.comparison_table = false;
   for (const Testbed testbed : {Testbed::a, Testbed::b}) {
     const std::string name(name_of(testbed)), grid(printed_grid(testbed));
     auto& paper = table.rows.emplace_back(std::vector<std::string>{name, "paper", "", "", ""});
@@ -125,7 +125,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
       paper.push_back(fmt::format("{:.3f}", commands::printed_speedup(grid, name, schedule)));
     paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", commands::kPrintedApart) : "-");
     for (const Reading& r : with_fitted_contention(study.sweeps, testbed == Testbed::a ? on_a : on_b)) {
-      const SweptReading& swept = study.sweeps.of(r);
+      const SweptReading& swept = study.sweeps.sweep(r);
       std::vector<std::string> row{name, std::string(name_of(r.gemm)), std::string(name_of(r.capacity)),
                                    std::string(name_of(r.attention)), fmt::format("{:.2f}", r.contention)};
       for (const std::string_view schedule : kContended) {
@@ -136,7 +136,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
       }
       for (const std::string_view schedule : kContended)
         row.push_back(fmt::format("{:.3f}", swept.find(schedule).speedup));
-      row.push_back(fmt::format("{}", swept.find("fsmoe").apart));
+      row.push_back(fmt::format("{}", swept.find("fsmoe").differing_degrees));
       table.rows.push_back(std::move(row));
     }
   }

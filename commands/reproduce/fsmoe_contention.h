@@ -6,11 +6,11 @@
 
 namespace moe::reproduce {
 
-inline constexpr double kMostContention =
+inline constexpr double kMaxContention =
     2;  // with this factor, using two networks at once is no faster than in sequence
 
-/// Returns the readings with the contention in [1, kMostContention] at which fsmoe's mean speedup is the printed one,
-/// up to a relative 1e-3. It is 1 if fsmoe is no faster than printed even without contention, and kMostContention if
+/// Returns the readings with the contention in [1, kMaxContention] at which fsmoe's mean speedup is the printed one,
+/// up to a relative 1e-3. It is 1 if fsmoe is no faster than printed even without contention, and kMaxContention if
 /// fsmoe is still faster with that.
 std::vector<Reading> with_fitted_contention(SweepStore& sweeps, const std::vector<Reading>& readings);
 

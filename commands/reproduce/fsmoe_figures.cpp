@@ -22,7 +22,7 @@ std::string column_of(std::string_view baseline) {
 
 constexpr int kRanksPerNode = 8;  // testbed A
 
-struct Ran {
+struct FigureRun {
   ModelRun run;
   StepSeconds steps;
 };
@@ -43,9 +43,10 @@ std::optional<double> statistic(const std::string& stat, const std::vector<doubl
 }
 
 // Returns our number for a printed row, with DeepSpeed-MoE read as `baseline`; none unless every run has it.
-std::optional<double> ours(const PrintedFigure& row, const std::vector<Ran>& runs, std::string_view baseline) {
+std::optional<double> our_value(const PrintedFigure& row, const std::vector<FigureRun>& runs,
+                                std::string_view baseline) {
   std::vector<double> speedups;
-  for (const Ran& ran : runs) {
+  for (const FigureRun& ran : runs) {
     const auto speedup = speedup_of(ran.steps, row.schedule, row.over == "ds-moe" ? std::string(baseline) : row.over);
     if (!speedup) return std::nullopt;
     speedups.push_back(*speedup);
@@ -53,11 +54,11 @@ std::optional<double> ours(const PrintedFigure& row, const std::vector<Ran>& run
   return statistic(row.stat, speedups);
 }
 
-TextTable run_table(const std::vector<Ran>& runs) {
+TextTable run_table(const std::vector<FigureRun>& runs) {
   TextTable table{"speedups over ds-moe, run by run", {"run"}, {}};
   for (const std::string& schedule : figure_schedules())
     if (schedule != "ds-moe") table.header.push_back(schedule);
-  for (const Ran& ran : runs) {
+  for (const FigureRun& ran : runs) {
     auto& cells = table.rows.emplace_back(std::vector{ran.run.name()});
     for (const std::string& schedule : figure_schedules()) {
       if (schedule == "ds-moe") continue;
@@ -72,33 +73,33 @@ void list_missing(Report& report, const std::set<std::string>& missing) {
   for (const std::string& name : missing) report.not_computable.push_back(name);
 }
 
-std::vector<Ran> run_all(const std::vector<ModelRun>& runs, const Study& study, std::set<std::string>& missing) {
-  std::vector<Ran> ran;
+std::vector<FigureRun> run_all(const std::vector<ModelRun>& runs, const Study& study, std::set<std::string>& missing) {
+  std::vector<FigureRun> ran;
   for (const ModelRun& run : runs) ran.push_back({run, step_seconds(run, figure_schedules(), study.assumed, missing)});
   return ran;
 }
 
 // Adds figures: rows over DeepSpeed-MoE have a column for each reading of it; the others have a single column.
 void add_figures(Comparison& c, const PrintedFigure& row, const std::vector<std::string>& labels,
-                 const std::vector<Ran>& runs) {
+                 const std::vector<FigureRun>& runs) {
   for (const std::string_view baseline : kBaselines) {
     if (row.over != "ds-moe" && baseline != kBaselines.front()) continue;
-    c.figures.push_back({labels, column_of(baseline), row.speedup, ours(row, runs, baseline)});
+    c.figures.push_back({labels, column_of(baseline), row.speedup, our_value(row, runs, baseline)});
   }
 }
 
 // The least and the largest ours / paper over the figures that `wanted` selects.
 struct Ratios {
-  double least = 1e99, most = 0;
-  bool any() const { return most > 0; }
+  double min = 1e99, max = 0;
+  bool any() const { return max > 0; }
 };
 template <class Wanted>
 Ratios ratios_of(const Comparison& c, Wanted wanted) {
   Ratios r;
   for (const Figure& f : c.figures) {
     if (!f.ours || !f.paper || !wanted(f)) continue;
-    r.least = std::min(r.least, *f.ours / *f.paper);
-    r.most = std::max(r.most, *f.ours / *f.paper);
+    r.min = std::min(r.min, *f.ours / *f.paper);
+    r.max = std::max(r.max, *f.ours / *f.paper);
   }
   return r;
 }
@@ -110,7 +111,7 @@ void find_overlap(Report& report, const Comparison& c, size_t over, const Study&
   report.shows.push_back(fmt::format(
       "Over schedules that also overlap (tutel and its variants), fsmoe's predicted speedups are {:.2f} to {:.2f} "
       "times the paper's. {}",
-      r.least, r.most,
+      r.min, r.max,
       contended ? "The slowdown was fitted to Table 5's 1458 layers and not to these models, so this is a prediction."
                 : "This prediction assumes that the two networks do not slow each other, which favours only fsmoe. "
                   "With the contention fitted to Table 5 (example fsmoe-contention) the speedups are smaller."));
@@ -125,10 +126,10 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
   if (!sequence.any()) return;
   std::string text =
       fmt::format("DeepSpeed-MoE ran {:.1f} to {:.1f} times as long as FSMoE's own layer in sequence (ds-moe) would",
-                  1 / sequence.most, 1 / sequence.least);
+                  1 / sequence.max, 1 / sequence.min);
   if (replicated.any())
     text += fmt::format(", and {:.2f} to {:.2f} times as long as with all tokens replicated over MP",
-                        1 / replicated.most, 1 / replicated.least);
+                        1 / replicated.max, 1 / replicated.min);
   if (!duplicated.any()) {
     report.unexplained.push_back(text + ". The paper does not say with which settings it ran.");
     return;
@@ -141,13 +142,14 @@ void find_baseline(Report& report, const Comparison& c, size_t over) {
                   "2022); FSMoE's are, so every rank's AlltoAll carries all of them, as in monta-baseline. By that "
                   "DeepSpeed-MoE ran "
                   "{:.2f} to {:.2f} times as long as simulated.",
-                  text, 1 / duplicated.most, 1 / duplicated.least));
+                  text, 1 / duplicated.max, 1 / duplicated.min));
 }
 
 // Adds the measured and the predicted times of proxies of those models on emulated testbeds.
-void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulated, const commands::FileRun& file) {
-  std::vector<Ran> predicted, measured;
-  for (const Ran& ran : simulated) {
+void add_measured(Report& report, Comparison& c, const std::vector<FigureRun>& simulated,
+                  const commands::FileRun& file) {
+  std::vector<FigureRun> predicted, measured;
+  for (const FigureRun& ran : simulated) {
     MeasuredSteps steps = measured_steps(file, ran.run, figure_schedules());
     if (steps.layers == 0) continue;
     predicted.push_back({ran.run, std::move(steps.predicted)});
@@ -162,7 +164,7 @@ void add_measured(Report& report, Comparison& c, const std::vector<Ran>& simulat
       c.figures.push_back({{row.schedule, row.over, row.stat},
                            of,
                            row.speedup,
-                           all ? ours(row, *runs, kBaselines.front()) : std::nullopt});
+                           all ? our_value(row, *runs, kBaselines.front()) : std::nullopt});
   TextTable table = run_table(measured);
   table.caption = fmt::format("the same of the {}", kind);
   report.tables.push_back(std::move(table));
@@ -205,7 +207,7 @@ Report fsmoe_fig8(Study& study) {
                 .conventions = model_conventions()};
   std::set<std::string> missing;
   const auto micro_batches = study.assumed != nullptr ? study.assumed->value("micro_batches") : std::nullopt;
-  std::vector<Ran> runs;
+  std::vector<FigureRun> runs;
   if (micro_batches) {
     const int count = static_cast<int>(*micro_batches);
     require<BadInput>(count >= 1, "{}: micro_batches: found {}, expected a whole number of at least 1",
@@ -256,7 +258,7 @@ Report fsmoe_fig7(Study& study) {
         if (row.axis == "P") run.nodes = row.value / kRanksPerNode;
         wanted.push_back(run);
       }
-      std::vector<Ran> runs;
+      std::vector<FigureRun> runs;
       for (const ModelRun& run : wanted) {
         if (!known.contains(run)) known[run] = step_seconds(run, figure_schedules(), study.assumed, missing);
         runs.push_back({run, known.at(run)});

@@ -24,7 +24,7 @@ namespace moe::reproduce {
 namespace {
 
 constexpr Quantity kRSquared{"r_squared", "r^2", 1, 7};
-constexpr double kLeastBytes = 1 << 20, kMostBytes = 24 << 20;  // 2^18 to 24 x 2^18 floats
+constexpr double kMinBytes = 1 << 20, kMaxBytes = 24 << 20;  // 2^18 to 24 x 2^18 floats
 constexpr int kRanks = 8;
 constexpr std::string_view kOwnRuns = "h200.jsonl.gz", kOneGpu = "nccl-1x1-cuda";
 
@@ -34,12 +34,14 @@ struct PublishedGemm {
   double seconds = 0;
 };
 
-std::string own_runs() { return (std::filesystem::path(config_dir()).parent_path() / "results" / kOwnRuns).string(); }
+std::string measured_runs_path() {
+  return (std::filesystem::path(config_dir()).parent_path() / "results" / kOwnRuns).string();
+}
 
 std::vector<FitSample> collective_samples(std::string_view gpu, std::string_view op) {
   std::vector<FitSample> samples;
   for (const PublishedCollective& c : published_collectives())
-    if (c.gpu == gpu && c.op == op && c.ranks == kRanks && c.bytes >= kLeastBytes && c.bytes <= kMostBytes)
+    if (c.gpu == gpu && c.op == op && c.ranks == kRanks && c.bytes >= kMinBytes && c.bytes <= kMaxBytes)
       samples.push_back({.size = c.bytes, .seconds = c.seconds});
   return samples;
 }
@@ -56,9 +58,9 @@ std::vector<FitSample> gemm_samples(std::string_view gpu) {
 }
 
 // Returns microbench's GEMM measurements on one H200.
-std::vector<FitSample> own_gemm_samples(std::string_view dtype) {
+std::vector<FitSample> measured_gemm_samples(std::string_view dtype) {
   std::vector<FitSample> samples;
-  for (const Run& run : read_runs(own_runs()))
+  for (const Run& run : read_runs(measured_runs_path()))
     for (const CaseRecord& c : run.cases) {
       if (!c.key.starts_with("op/gemm/") || c.parameters.text("cluster", c.where) != kOneGpu ||
           c.parameters.text("dtype", c.where) != dtype)
@@ -97,8 +99,8 @@ std::vector<FittedOp> fitted_ops() {
     for (const std::string op : {"allreduce", "alltoall", "allgather", "reducescatter"})
       all.push_back({op, name, collective_samples(gpu, op)});
   }
-  all.push_back({"gemm", "H200 fp32", own_gemm_samples("float32")});
-  all.push_back({"gemm", "H200 bf16", own_gemm_samples("bfloat16")});
+  all.push_back({"gemm", "H200 fp32", measured_gemm_samples("float32")});
+  all.push_back({"gemm", "H200 bf16", measured_gemm_samples("bfloat16")});
   for (FittedOp& op : all) op.r_squared = r_squared_of(op.samples);
   return all;
 }
@@ -113,7 +115,7 @@ std::string bound_of(double seconds) {
 double steady_s() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 template <class Work>
-double least_seconds(const Work& work) {
+double min_seconds(const Work& work) {
   double least = std::numeric_limits<double>::max();
   for (int i = 0; i < 3; ++i) {
     const double begin_s = steady_s();
@@ -129,7 +131,7 @@ double fit_seconds(const std::vector<FittedOp>& ops) {
   for (const FittedOp& op : ops) {
     std::vector<FitSample> samples = op.samples;
     samples.resize(std::min<size_t>(samples.size(), op.op == "gemm" ? 12 : 24));
-    most = std::max(most, least_seconds([&] { fit_linear(samples, op.op); }));
+    most = std::max(most, min_seconds([&] { fit_linear(samples, op.op); }));
   }
   return most;
 }
@@ -161,7 +163,7 @@ int64_t seconds_between(const std::string& from, const std::string& to) {
 
 // Returns the seconds that microbench took on the H200, with four ranks in float32.
 int64_t profiling_seconds() {
-  std::istringstream lines(text_of_file(own_runs(), "records"));
+  std::istringstream lines(text_of_file(measured_runs_path(), "records"));
   std::string started;
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with(R"({"kind":"run")") && !line.starts_with(R"({"kind":"end")")) continue;
@@ -174,7 +176,7 @@ int64_t profiling_seconds() {
       return seconds_between(started, record["ended"].get<std::string>());
     }
   }
-  bad_input("{}: found no run of microbench --dtype float32, expected one", own_runs());
+  bad_input("{}: found no run of microbench --dtype float32, expected one", measured_runs_path());
 }
 
 Comparison r_squares(const std::vector<FittedOp>& ops) {
@@ -192,7 +194,7 @@ std::string worst_finding(const std::vector<FittedOp>& ops) {
       "Lines fit these machines less well than print says of its own: at worst {} on {}, {}, whose line misses a size "
       "that it was not fitted to by up to {}. Measured times jump between sizes. `fit` therefore judges rows by "
       "held-out sizes, sets outliers aside, and takes a curve in pieces where that is clearly better.",
-      worst.op, worst.convention, shown_r_squared(worst.r_squared), percent(fit.held_out_worst.value_or(0)));
+      worst.op, worst.convention, r_squared_text(worst.r_squared), percent(fit.held_out_worst.value_or(0)));
 }
 
 }  // namespace
@@ -218,7 +220,7 @@ Report fsmoe_fig5(Study&) {
                   "shapes.",
                   kRanks, collective_samples("a100", "alltoall").size()),
       fmt::format("H200: GEMMs of our microbench on one GPU (results/{}, {} samples of 12 sizes, by FLOPs).", kOwnRuns,
-                  own_gemm_samples("float32").size()),
+                  measured_gemm_samples("float32").size()),
       "r^2 is of the least squares through all samples. Our own collectives were measured on an emulation alone, where "
       "r^2 "
       "is 1 by construction, and on ranks that share one GPU.",

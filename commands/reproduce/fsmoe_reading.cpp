@@ -179,7 +179,7 @@ std::string ModelRun::name() const { return fmt::format("{} on {}", model, clust
 StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing) {
   const Profile profile = with_assumed(find_profile(run.cluster), assumed);
-  const Model model = on_cluster(fsmoe_model(run.model), run.cluster);
+  const Model model = model_on_cluster(fsmoe_model(run.model), run.cluster);
   const LayerCase shape = layer_case(model, profile, run);
   const ModelShape whole{shape, model.layers, run.micro_batches, PipelineOrder::gpipe};
   ModelSearch search;

@@ -288,7 +288,7 @@ std::vector<std::string> sweep_conventions() {
 }
 
 // Returns the number of layers with r_f != r_b, both in {1, 2, 4, 8}, to which the authors' published optimiser rounds.
-int apart_in_powers(const Reading& reading) {
+int differing_degree_powers(const Reading& reading) {
   const Profile profile = profile_of(reading);
   const Grid grid = grid_of(reading);
   struct Best {
@@ -341,7 +341,7 @@ Report fsmoe_table5(Study& study) {
   double least = 1e9, most = 0;
   for (const Testbed testbed : {Testbed::a, Testbed::b})
     for (const Capacity capacity : kCapacities) {
-      const SweptReading& swept = study.sweeps.of(reading_of(testbed, capacity));
+      const SweptReading& swept = study.sweeps.sweep(reading_of(testbed, capacity));
       const std::string grid(printed_grid(testbed)), cluster(name_of(testbed));
       for (const commands::ScheduleSummary& s : swept.schedules)
         if (s.schedule != "tutel")  // tutel's speedup over itself is 1
@@ -390,17 +390,21 @@ Report fsmoe_degrees(Study& study) {
   for (const Testbed testbed : {Testbed::a, Testbed::b})
     for (const Capacity capacity : kCapacities) {
       const Reading reading = reading_of(testbed, capacity);
-      const SweptReading& swept = study.sweeps.of(reading);
+      const SweptReading& swept = study.sweeps.sweep(reading);
       const std::optional<double> paper = testbed == Testbed::b ? std::optional(commands::kPrintedApart) : std::nullopt;
       const std::string name(name_of(testbed));
       c.figures.push_back({{name, "fsmoe-no-iio", "every integer"},
                            volumes(capacity),
                            std::nullopt,
-                           static_cast<double>(swept.find("fsmoe-no-iio").apart)});
-      c.figures.push_back(
-          {{name, "fsmoe", "every integer"}, volumes(capacity), paper, static_cast<double>(swept.find("fsmoe").apart)});
-      c.figures.push_back(
-          {{name, "fsmoe", "1 2 4 8"}, volumes(capacity), paper, static_cast<double>(apart_in_powers(reading))});
+                           static_cast<double>(swept.find("fsmoe-no-iio").differing_degrees)});
+      c.figures.push_back({{name, "fsmoe", "every integer"},
+                           volumes(capacity),
+                           paper,
+                           static_cast<double>(swept.find("fsmoe").differing_degrees)});
+      c.figures.push_back({{name, "fsmoe", "1 2 4 8"},
+                           volumes(capacity),
+                           paper,
+                           static_cast<double>(differing_degree_powers(reading))});
     }
   report.conventions.emplace_back(
       "1 2 4 8: the same layers with degrees out of these four, to which the authors' published optimiser rounds what "

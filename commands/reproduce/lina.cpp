@@ -285,7 +285,7 @@ Comparison lina_table4(const LinaSteps& steps, const Assumptions* assumed) {
                .quantity = kShare};
   const std::vector<PrintedPipelining> packings = printed_lina_table3();
   for (const PrintedUtilization& row : printed_lina_table4()) {
-    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_a_device;
+    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_per_device;
     std::optional<double> baseline, lina, memory, memory_lina, kept;
     const Offload offload = row.offloads > 0 ? Offload::experts : Offload::none;
     int ours = 1;
@@ -368,7 +368,7 @@ std::string lina_table4_unexplained() {
   const std::vector<PrintedPipelining> packings = printed_lina_table3();
   for (const PrintedUtilization& row : printed_lina_table4()) {
     const Model model = find_model(row.model);
-    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_a_device;
+    const int packed = std::ranges::find(packings, row.model, &PrintedPipelining::model)->experts_per_device;
     const double expert = 2.0 * static_cast<double>(model.layer.model_dim * model.layer.hidden);
     const double states = 1e-9 * 16 * expert * (packed - 1) * model.layers;
     const double printed = 1e-9 * (row.memory_lina - row.memory) * kGpuBytes;
@@ -447,7 +447,7 @@ std::string schedule_of(std::string_view metric) {
 }
 
 // Returns the mean over the models, like the paper; none if a model has no exchange left.
-std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
+std::optional<double> our_value(const PrintedLina& row, const LinaSteps& steps) {
   double sum = 0;
   int count = 0;
   for (const std::string& model : kLinaModels)
@@ -465,8 +465,10 @@ std::optional<double> ours(const PrintedLina& row, const LinaSteps& steps) {
 Comparison speedups(const std::vector<PrintedLina>& printed, const LinaSteps& steps) {
   Comparison c{.caption = "", .label_names = {"metric", "experts"}};
   for (const PrintedLina& row : printed)
-    c.figures.push_back(
-        {{row.metric, row.experts == 0 ? "all" : fmt::format("{}", row.experts)}, "", row.speedup, ours(row, steps)});
+    c.figures.push_back({{row.metric, row.experts == 0 ? "all" : fmt::format("{}", row.experts)},
+                         "",
+                         row.speedup,
+                         our_value(row, steps)});
   return c;
 }
 
@@ -511,7 +513,7 @@ Comparison pipelining(const LinaSteps& steps) {
       c.figures.push_back({labels, "both phases", printed, both});
     };
     add("lina", 1, row.without, by_share);
-    add("lina-packed", row.experts_a_device, row.with, std::nullopt);
+    add("lina-packed", row.experts_per_device, row.with, std::nullopt);
   }
   return c;
 }

@@ -35,13 +35,13 @@ class Runs {
  public:
   explicit Runs(const Assumptions* assumed) : assumed_(assumed) {}
   bool any() const { return assumed_ != nullptr; }
-  const InferenceResult& of(const InferenceRun& run) {
+  const InferenceResult& result(const InferenceRun& run) {
     const auto found = results_.find(run.key());
     if (found != results_.end()) return found->second;
     return results_.emplace(run.key(), served(run, *assumed_)).first->second;
   }
-  const ServingResult& of(const InferenceRun& run, std::string_view variant) {
-    return of(run).variants.find(variant)->second;
+  const ServingResult& result(const InferenceRun& run, std::string_view variant) {
+    return result(run).variants.find(variant)->second;
   }
 
  private:
@@ -61,19 +61,19 @@ double p95_of_layer(const ServingResult& result, int layer, int layers) {
 
 // Returns a number that the paper prints over both models and the layers from the path's length on: the share of
 // batches placed again, or how many times Lina shortens a layer's AlltoAll, in the mean or at most.
-double over_models(const Row& row, Runs& runs) {
+double mean_over_models(const Row& row, Runs& runs) {
   double sum = 0, most = 0;
   int count = 0;
   for (const std::string& model : kServedModels) {
     const InferenceRun run{model, row.experts};
-    const ServingResult& lina = runs.of(run, "lina-serve");
+    const ServingResult& lina = runs.result(run, "lina-serve");
     if (row.metric == "placed_again") {
       sum += lina.placed_again_share();
       ++count;
       continue;
     }
-    const ServingResult& uniform = runs.of(run, "uniform");
-    const int layers = runs.of(run).layers;
+    const ServingResult& uniform = runs.result(run, "uniform");
+    const int layers = runs.result(run).layers;
     for (int layer = run.length; layer < layers; ++layer, ++count) {
       const double reduction = p95_of_layer(uniform, layer, layers) / p95_of_layer(lina, layer, layers);
       sum += reduction;
@@ -84,10 +84,10 @@ double over_models(const Row& row, Runs& runs) {
 }
 
 // Returns our number for a printed one, by the definition of its metric; none if it cannot be computed.
-std::optional<double> ours_of(const Row& row, Runs& runs) {
+std::optional<double> our_value(const Row& row, Runs& runs) {
   if (!runs.any() || row.metric.starts_with("table6_")) return std::nullopt;
   InferenceRun run{row.model, row.experts};
-  const auto variant = [&](std::string_view name) -> const ServingResult& { return runs.of(run, name); };
+  const auto variant = [&](std::string_view name) -> const ServingResult& { return runs.result(run, name); };
   const auto speedup = [&](double (*of)(const std::vector<double>&), std::vector<double> ServingResult::*seconds) {
     return of(variant("uniform").*seconds) / of(variant("lina-serve").*seconds);
   };
@@ -100,9 +100,9 @@ std::optional<double> ours_of(const Row& row, Runs& runs) {
   if (row.metric == "no_fine_tuning_p95")
     return p95(variant("no-fine-tuning").batch_s) / p95(variant("lina-serve").batch_s) - 1;
   if (row.metric == "accuracy") return variant("lina-serve").accuracy();
-  if (row.metric == "most_over_least") return runs.of(run).routing.most_over_least;
+  if (row.metric == "most_over_least") return runs.result(run).routing.most_over_least;
   if (row.metric == "next_expert_share")
-    return row.length == 1 ? runs.of(run).routing.pattern_1 : runs.of(run).routing.pattern_2;
+    return row.length == 1 ? runs.result(run).routing.pattern_1 : runs.result(run).routing.pattern_2;
   if (row.metric.starts_with("norm_") || row.metric.starts_with("table5_")) {
     run.length = row.length;
     const ServingResult& lina = variant("lina-serve");
@@ -117,7 +117,7 @@ std::optional<double> ours_of(const Row& row, Runs& runs) {
     const double batch = std::accumulate(uniform.batch_s.begin(), uniform.batch_s.end(), 0.0);
     return row.metric == "alltoall_share" ? sum / batch : sum / static_cast<double>(uniform.batch_s.size());
   }
-  return over_models(row, runs);
+  return mean_over_models(row, runs);
 }
 
 struct Metric {
@@ -136,7 +136,7 @@ Comparison compared(std::string caption, Quantity quantity, const std::vector<Me
       const double unit = row.metric == "alltoall_ms" ? 1e-3 : 1;
       Figure figure{{std::string(label), row.model, fmt::format("{}", row.experts)}, "", row.value * unit, {}};
       if (!third.empty()) figure.labels.push_back(fmt::format("{}", row.length));
-      figure.ours = ours_of(row, runs);
+      figure.ours = our_value(row, runs);
       c.figures.push_back(std::move(figure));
     }
   return c;
@@ -184,7 +184,7 @@ std::vector<std::string> from_print() {
 // Adds the differences that may come from the synthetic routing.
 void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
   InferenceRun run{kServedModels[0]};
-  const double cost = p95(runs.of(run, "no-fine-tuning").batch_s) / p95(runs.of(run, "lina-serve").batch_s) - 1;
+  const double cost = p95(runs.result(run, "no-fine-tuning").batch_s) / p95(runs.result(run, "lina-serve").batch_s) - 1;
   unexplained.push_back(
       fmt::format("Without fine-tuning the 95th percentile of Transformer-XL's batches changes by {:+.1f} % here and "
                   "by {:+.1f} % in "
@@ -195,7 +195,7 @@ void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
   std::array<double, 2> accuracy{};
   for (size_t i = 0; i < accuracy.size(); ++i) {
     run.length = i == 0 ? 1 : 6;
-    accuracy[i] = runs.of(run, "lina-serve").accuracy();
+    accuracy[i] = runs.result(run, "lina-serve").accuracy();
   }
   unexplained.push_back(fmt::format(
       "Longer paths make printed estimates better, from {:.1f} % right at length 1 to {:.1f} at 6 (Transformer-XL). Of "
@@ -209,8 +209,8 @@ void add_differences(Runs& runs, std::vector<std::string>& unexplained) {
 // Returns the findings of a run beyond the printed numbers.
 std::vector<std::string> findings(Runs& runs, const Assumptions& assumed) {
   const InferenceRun run{kServedModels[0]};
-  const ServingResult &uniform = runs.of(run, "uniform"), &lina = runs.of(run, "lina-serve"),
-                      &ideal = runs.of(run, "ideal");
+  const ServingResult &uniform = runs.result(run, "uniform"), &lina = runs.result(run, "lina-serve"),
+                      &ideal = runs.result(run, "ideal");
   const double alltoall = std::accumulate(uniform.alltoall_s.begin(), uniform.alltoall_s.end(), 0.0) /
                           std::accumulate(uniform.batch_s.begin(), uniform.batch_s.end(), 0.0);
   const double layers = std::accumulate(uniform.layer_s.begin(), uniform.layer_s.end(), 0.0) /

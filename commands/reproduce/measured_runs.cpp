@@ -19,7 +19,7 @@
 namespace moe::reproduce {
 namespace {
 
-constexpr std::string_view kRun = "run/", kOfFsmoe = "@fsmoe";
+constexpr std::string_view kRun = "run/", kFsmoeSuffix = "@fsmoe";
 
 struct CommittedRuns {
   std::string_view table, file;
@@ -110,7 +110,7 @@ MeasuredSteps measured_steps(const commands::FileRun& file, const ModelRun& run,
   for (const std::string& schedule : schedules) steps.predicted[schedule] = steps.measured[schedule] = std::nullopt;
   for (const CaseRecord& record : file.run.cases) {
     if (!is_sound(record) || text_in(record, "cluster") != run.cluster) continue;
-    if (text_in(record, "model") != run.model + std::string(kOfFsmoe)) continue;
+    if (text_in(record, "model") != run.model + std::string(kFsmoeSuffix)) continue;
     steps.layers = record.parameters.whole("layers", record.where);
     steps.measured[record.schedule] = total_s(record);
     if (record.prediction.has("total_s"))
@@ -144,7 +144,7 @@ namespace {
 
 constexpr size_t kQuietSweeps = 4;
 
-SweptReading swept(const Reading& reading) {
+SweptReading sweep_reading(const Reading& reading) {
   const Profile profile = profile_of(reading);
   const Grid grid = grid_of(reading);
   const auto schedules = table5_schedules();
@@ -166,7 +166,7 @@ const commands::ScheduleSummary& SweptReading::find(std::string_view schedule) c
   return *found;
 }
 
-const SweptReading& SweepStore::of(const Reading& reading) {
+const SweptReading& SweepStore::sweep(const Reading& reading) {
   prepare({reading});
   return swept_.at(reading);
 }
@@ -185,7 +185,7 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
   const auto work = [&](size_t worker) {
     try {
       for (size_t i = next++; i < missing.size(); i = next++) {
-        results[i] = swept(missing[i]);
+        results[i] = sweep_reading(missing[i]);
         if (worker == 0 && progress) progress->at(static_cast<double>(i + 1) / static_cast<double>(missing.size()));
       }
     } catch (...) {
@@ -198,7 +198,7 @@ void SweepStore::prepare(const std::vector<Reading>& readings) {
   threads.clear();
   for (const std::exception_ptr& error : errors)
     if (error) std::rethrow_exception(error);
-  if (progress) progress->done();
+  if (progress) progress->finish();
   for (SweptReading& result : results) swept_.emplace(result.reading, std::move(result));
 }
 

@@ -54,7 +54,7 @@ struct SweptReading {
 
 class SweepStore {
  public:
-  const SweptReading& of(const Reading& reading);
+  const SweptReading& sweep(const Reading& reading);
   /// Sweeps the readings that have no sweep yet, on all cores; the results do not depend on the number of cores.
   void prepare(const std::vector<Reading>& readings);
 

@@ -114,7 +114,7 @@ bool is_exchange(TaskKind kind) {
   return std::ranges::find(kKinds, kind) != kKinds.end();
 }
 
-bool is_way_out(const Task& task) {
+bool is_outbound(const Task& task) {
   return task.phase == Phase::forward &&
          (task.kind == TaskKind::dispatch || task.kind == TaskKind::allgather || task.kind == TaskKind::copy);
 }
@@ -159,7 +159,7 @@ Decision MontaLayer::decision(MontaStrategy strategy, int chunks) const {
 }
 
 double MontaLayer::exchange_s(MontaStrategy strategy, int chunks) const {
-  return seconds_counting(is_way_out, find_schedule(schedule_of(strategy)), pricer_, decision(strategy, chunks));
+  return seconds_counting(is_outbound, find_schedule(schedule_of(strategy)), pricer_, decision(strategy, chunks));
 }
 
 MontaStep MontaLayer::step(MontaStrategy strategy, int chunks) const {
@@ -192,7 +192,7 @@ MontaPriority monta_priority(const Profile& profile) {
   return {shape, seconds("lina-baseline"), seconds("lina-priority")};
 }
 
-MontaStrategy least_exchange(const MontaLayer& layer, int chunks) {
+MontaStrategy min_exchange(const MontaLayer& layer, int chunks) {
   return *std::ranges::min_element(kMontaStrategies, {}, [&](MontaStrategy s) { return layer.exchange_s(s, chunks); });
 }
 
@@ -360,7 +360,7 @@ std::vector<Comparison> time_comparisons(const Profile& profile) {
   Comparison printed{.caption = "time over the baseline's", .label_names = {"strategy", "tokens"}};
   Comparison others{.caption = "time over the baseline's, not printed", .label_names = printed.label_names};
   printed.quantity = others.quantity = kShare;
-  others.drawn = false;
+  others.comparison_table = false;
   for (const PrintedChoice& row : printed_monta_choices()) {
     const MontaLayer layer(profile, row.seq);
     for (const MontaStrategy s : kMontaStrategies) {
@@ -389,7 +389,7 @@ TextTable choice_table(const Profile& profile, bool searched) {
     const MontaLayer layer(profile, row.seq);
     auto& cells = table.rows.emplace_back(std::vector{fmt::format("{}K", row.seq)});
     for (const MontaStrategy s : kMontaStrategies) cells.push_back(fmt::format("{:.3f}", ratio(layer, s)));
-    cells.emplace_back(name_of(least_exchange(layer, kMontaChunks)));
+    cells.emplace_back(name_of(min_exchange(layer, kMontaChunks)));
     cells.push_back(row.choice);
     if (searched) cells.push_back(text_of(layer.choice()));
   }
@@ -397,7 +397,7 @@ TextTable choice_table(const Profile& profile, bool searched) {
 }
 
 // Returns the stall in seconds at which `slower` takes as long as `faster` for a sequence, both with 4 chunks.
-double even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrategy, 2> slower_faster) {
+double break_even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrategy, 2> slower_faster) {
   double low = 0, high = 1e-1;
   for (int halving = 0; halving < 40; ++halving) {
     const double middle = (low + high) / 2;
@@ -412,7 +412,7 @@ double even_stall_s(Profile profile, Resource by, int seq, std::array<MontaStrat
 
 std::string stall_finding(const Profile& profile, bool assumed) {
   constexpr std::array kO2O1{MontaStrategy::o2, MontaStrategy::o1}, kO3O2{MontaStrategy::o3, MontaStrategy::o2};
-  const auto us = [&](Resource by, int seq, auto pair) { return 1e6 * even_stall_s(profile, by, seq, pair); };
+  const auto us = [&](Resource by, int seq, auto pair) { return 1e6 * break_even_stall_s(profile, by, seq, pair); };
   std::string text = fmt::format(
       "For O1 to be best up to 16K and O2 from 32K on, an AllGather must lose {:.0f} to {:.0f} us each time it starts "
       "to run beside an AlltoAll",

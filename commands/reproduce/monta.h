@@ -115,6 +115,6 @@ struct MontaPriority {
 MontaPriority monta_priority(const Profile& profile);
 
 /// Returns the strategy with the shortest exchange, O2 and O3 with `chunks` chunks.
-MontaStrategy least_exchange(const MontaLayer& layer, int chunks);
+MontaStrategy min_exchange(const MontaLayer& layer, int chunks);
 
 }  // namespace moe::reproduce

@@ -136,7 +136,7 @@ TextTable summary_of(const std::vector<Report>& reports) {
   TextTable table{"", {"table", "printed", "computed", "closest convention", "median difference"}, {}};
   for (const Report& report : reports)
     for (const Comparison& c : report.comparisons)
-      if (c.drawn && !c.figures.empty()) table.rows.push_back(summary_row(report, c));
+      if (c.comparison_table && !c.figures.empty()) table.rows.push_back(summary_row(report, c));
   return table;
 }
 
@@ -312,7 +312,7 @@ const Figure& figure_of(const std::vector<Report>& reports, const Headline& head
   throw WrongResult(fmt::format("the summary page: no report has the number '{}'", headline.what));
 }
 
-std::string shown(std::optional<double> value, const Quantity& quantity) {
+std::string value_text(std::optional<double> value, const Quantity& quantity) {
   if (!value) return "-";
   return fmt::format("{:.{}f} {}", *value * quantity.scale, quantity.digits, quantity.unit);
 }
@@ -323,8 +323,8 @@ TextTable headlines_of(const std::vector<Report>& reports) {
     if (std::ranges::none_of(reports, [&](const Report& r) { return name_of(r) == headline.report; })) continue;
     const Comparison* in = nullptr;
     const Figure& figure = figure_of(reports, headline, in);
-    table.rows.push_back({std::string(headline.what), shown(figure.paper, in->quantity),
-                          shown(figure.ours, in->quantity), difference(figure.ours, figure.paper),
+    table.rows.push_back({std::string(headline.what), value_text(figure.paper, in->quantity),
+                          value_text(figure.ours, in->quantity), difference(figure.ours, figure.paper),
                           std::string(headline.rests_on)});
   }
   return table;

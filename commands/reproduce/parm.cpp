@@ -98,7 +98,7 @@ namespace {
 
 constexpr double kFourTimes = 4;  // Figure 7's threshold
 constexpr int kFigureGpus = 32;   // GPUs of Figures 1 and 7
-constexpr std::array<std::string_view, 3> kOurs{"parm-s1", "parm-s2", "parm"};
+constexpr std::array<std::string_view, 3> kParmSchedules{"parm-s1", "parm-s2", "parm"};
 constexpr std::array<std::string_view, 2> kTestbeds{"testbed-a", "testbed-b"};
 
 using Layers = std::map<std::string_view, std::vector<ParmLayer>>;  // by testbed
@@ -126,15 +126,15 @@ std::optional<double> mean_of(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(mean(values));
 }
 
-std::optional<double> least(const std::vector<double>& values) {
+std::optional<double> smallest(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::ranges::min_element(values));
 }
 
-std::optional<double> most(const std::vector<double>& values) {
+std::optional<double> greatest(const std::vector<double>& values) {
   return values.empty() ? std::nullopt : std::optional(*std::ranges::max_element(values));
 }
 
-auto of_group(int ranks, int mp, int esp) {
+auto has_group_sizes(int ranks, int mp, int esp) {
   return [=](const ParmLayer& layer) {
     return layer.shape.parallel.ranks() == ranks && layer.shape.parallel.mp == mp && layer.shape.parallel.esp == esp;
   };
@@ -146,7 +146,7 @@ auto speedup_of(std::string_view schedule) {
 
 Comparison figure7(const std::vector<ParmLayer>& on_b) {
   Comparison c{.caption = kFigure7, .label_names = {"what"}};
-  const std::vector<double> values = values_of(on_b, of_group(kFigureGpus, 4, 4), speedup_of("parm"));
+  const std::vector<double> values = values_of(on_b, has_group_sizes(kFigureGpus, 4, 4), speedup_of("parm"));
   std::vector<double> over;
   for (const double value : values) over.push_back(value > kFourTimes);
   for (const PrintedStatistic& row : printed_parm_fig7())
@@ -161,10 +161,11 @@ Comparison table4(const Layers& ours) {
     for (const int ranks : {8, 16, 32}) {
       if (a && ranks != 8) continue;
       const std::vector<ParmLayer>& layers = ours.at(a ? "testbed-a" : "testbed-b");
-      c.figures.push_back({{row.testbed, row.schedule, fmt::format("{}", row.n_mp), fmt::format("{}", row.n_esp)},
-                           fmt::format("P = {}", ranks),
-                           row.speedup,
-                           mean_of(values_of(layers, of_group(ranks, row.n_mp, row.n_esp), speedup_of(row.schedule)))});
+      c.figures.push_back(
+          {{row.testbed, row.schedule, fmt::format("{}", row.n_mp), fmt::format("{}", row.n_esp)},
+           fmt::format("P = {}", ranks),
+           row.speedup,
+           mean_of(values_of(layers, has_group_sizes(ranks, row.n_mp, row.n_esp), speedup_of(row.schedule)))});
     }
   }
   return c;
@@ -174,15 +175,15 @@ Comparison extremes(const std::vector<ParmLayer>& all) {
   Comparison c{.caption = "parm over the baseline, all layers", .label_names = {"what"}};
   const std::vector<double> speedups = values_of(
       all, [](const ParmLayer&) { return true; }, speedup_of("parm"));
-  c.figures.push_back({{"least"}, "", printed_parm("speedup-least", "both"), least(speedups)});
-  c.figures.push_back({{"most"}, "", printed_parm("speedup-most", "both"), most(speedups)});
+  c.figures.push_back({{"least"}, "", printed_parm("speedup-least", "both"), smallest(speedups)});
+  c.figures.push_back({{"most"}, "", printed_parm("speedup-most", "both"), greatest(speedups)});
   return c;
 }
 
 Comparison not_faster(const std::vector<ParmLayer>& all) {
   Comparison c{.caption = "layers on which a schedule is not faster than the baseline", .label_names = {"schedule"}};
   c.quantity = kLayerCount;
-  for (const std::string_view schedule : kOurs) {
+  for (const std::string_view schedule : kParmSchedules) {
     std::optional<double> slow;
     if (!all.empty())
       slow = std::ranges::count_if(all, [&](const ParmLayer& layer) { return layer.speedup(schedule) <= 1; });
@@ -198,8 +199,8 @@ Comparison figure1(const std::vector<ParmLayer>& on_b) {
   const auto on_32 = [](const ParmLayer& layer) { return layer.shape.parallel.ranks() == kFigureGpus; };
   const std::vector<double> shares = values_of(
       on_b, on_32, [](const ParmLayer& layer) { return layer.communication_s / layer.seconds.at(kParmBaseline); });
-  c.figures.push_back({{"least"}, "", printed_parm("communication-least", "testbed-b"), least(shares)});
-  c.figures.push_back({{"most"}, "", printed_parm("communication-most", "testbed-b"), most(shares)});
+  c.figures.push_back({{"least"}, "", printed_parm("communication-least", "testbed-b"), smallest(shares)});
+  c.figures.push_back({{"most"}, "", printed_parm("communication-most", "testbed-b"), greatest(shares)});
   return c;
 }
 
@@ -462,7 +463,7 @@ Report parm_table5(Study& study) {
     Figure figure{{row.model, row.testbed}, "", row.deepspeed_moe_ms / row.parm_ms, std::nullopt};
     if (study.assumed != nullptr) {
       const Profile profile = with_assumed(parm_cluster(row.testbed), study.assumed);
-      const Model model = on_cluster(find_model(row.model), profile.name);
+      const Model model = model_on_cluster(find_model(row.model), profile.name);
       const LayerCase shape = model_shape(model, profile);
       const Print print{profile, study.assumed, missing};
       const auto baseline = tuned_from_print(search, kParmBaseline, print, shape);

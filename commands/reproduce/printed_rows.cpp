@@ -111,7 +111,7 @@ std::vector<PrintedLinaShare> printed_lina_table1() {
 std::vector<PrintedPipelining> printed_lina_table3() {
   using R = PrintedPipelining;
   return rows_of<R>("lina-table3", {"model", "without", "with", "experts_a_device"}, &R::model, &R::without, &R::with,
-                    &R::experts_a_device);
+                    &R::experts_per_device);
 }
 
 std::vector<PrintedUtilization> printed_lina_table4() {

@@ -111,7 +111,7 @@ std::vector<PrintedLinaShare> printed_lina_table1();
 struct PrintedPipelining {  // lina-table3: efficiency with one expert per device, and with `experts_a_device`
   std::string model;
   double without = 0, with = 0;
-  int experts_a_device = 0;
+  int experts_per_device = 0;
 };
 std::vector<PrintedPipelining> printed_lina_table3();
 

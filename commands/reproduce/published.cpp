@@ -38,7 +38,7 @@ const PublishedLayer& layer_of(const std::vector<PublishedLayer>& layers, std::s
 }
 
 double reached_by(const PublishedLayer& layer) {
-  return places_reached(layer.experts, kNodeRanks, layer.ranks_of_a_token, layer.top_k);
+  return places_reached(layer.experts, kNodeRanks, layer.ranks_per_token, layer.top_k);
 }
 
 // Returns the largest rate in bytes per second at which dispatch leaves a rank of one node, if rows have 16 bits.
@@ -52,7 +52,7 @@ double fastest_dispatch() {
   return most;
 }
 
-void say_of_deepep(Report& report, const Comparison& c) {
+void report_deepep(Report& report, const Comparison& c) {
   const std::vector<PublishedLayer> layers = published_layers();
   const PublishedLayer &coarse = layer_of(layers, "mixtral", "deepep"), &beside = layer_of(layers, "mixtral", "a2a");
   const PublishedLayer& fine = layer_of(layers, "deepseek", "deepep");
@@ -61,7 +61,7 @@ void say_of_deepep(Report& report, const Comparison& c) {
       "DeepEP sends a token once to each rank that has one of its experts: to {:.2f} of 8 where it was measured, to "
       "{:.2f} in DeepSeek's layer, whose router allows {}, to {:.2f} in Mixtral's. By these ranks the error is {} at "
       "most.",
-      places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k), reached_by(fine), fine.ranks_of_a_token,
+      places_reached(measured.experts, kNodeRanks, kNodeRanks, measured.top_k), reached_by(fine), fine.ranks_per_token,
       reached_by(coarse), worst_of(c, "deepep")));
   report.conventions.push_back(fmt::format(
       "DeepEP's measured dispatch is taken as FP8: with 16 bits a rank would send up to {:.0f} GB/s, where NVLink has "
@@ -79,7 +79,7 @@ void say_of_deepep(Report& report, const Comparison& c) {
                   (coarse.forward_s - beside.forward_s) * 1e3, (coarse.backward_s - beside.backward_s) * 1e3));
 }
 
-void say_of_layers(Report& report, const Comparison& c) {
+void report_layers(Report& report, const Comparison& c) {
   const std::vector<PublishedLayer> layers = published_layers();
   const PublishedLayer& fine = layer_of(layers, "deepseek", "a2a");
   const Profile preset = find_profile(preset_of(fine));
@@ -90,12 +90,12 @@ void say_of_layers(Report& report, const Comparison& c) {
       "DeepSeek's shared expert is not counted: the test (Megatron-LM, moe_perf/__main__.py at 00caa53af3) does not "
       "hand its size to the layer. It would take {:.2f} ms forward and {:.2f} backward.",
       shared_expert_s(fine, preset, Phase::forward) * 1e3, shared_expert_s(fine, preset, Phase::backward) * 1e3));
-  say_of_deepep(report, c);
+  report_deepep(report, c);
   report.unexplained.emplace_back(
       "How well Megatron's own kernels, cuBLAS a stream an expert, do beside TensorRT-LLM's is not known.");
 }
 
-void say_of_trace(Report& report, const Comparison& c) {
+void report_trace(Report& report, const Comparison& c) {
   double compute = 0;
   for (const TraceTask& task : published_trace())
     if (task.stream == "compute" || task.stream == "wgrad") compute += task.seconds;
@@ -123,7 +123,7 @@ std::pair<PublishedCollective, PublishedCollective> deepest_fall(std::vector<Pub
   return {samples.at(deepest), samples.at(deepest + 1)};
 }
 
-void say_of_curves(Report& report, const std::vector<CurveErrors>& errors) {
+void report_curves(Report& report, const std::vector<CurveErrors>& errors) {
   double worst_median = 0;
   const CurveErrors* worst = &errors.front();
   const auto most = [](const CurveErrors& e) { return *std::ranges::max_element(e.pieces); };
@@ -166,9 +166,9 @@ Report published(Study&) {
       "Curves: every size is held out in turn, errors over groups of 2, 4 and 8 ranks together; relative least "
       "squares; "
       "at most 6 pieces, as many as do best on the other sizes."};
-  say_of_layers(report, report.comparisons[0]);
-  say_of_trace(report, report.comparisons[1]);
-  say_of_curves(report, errors);
+  report_layers(report, report.comparisons[0]);
+  report_trace(report, report.comparisons[1]);
+  report_curves(report, errors);
   return report;
 }
 
@@ -183,8 +183,8 @@ std::vector<PublishedLayer> published_layers() {
   return commands::csv_rows<R>("published/megatron-moe-layers",
                                {"model", "dispatcher", "tokens_a_rank", "model_dim", "hidden", "experts", "top_k",
                                 "shared_hidden", "ranks_of_a_token", "forward_s", "backward_s"},
-                               &R::model, &R::dispatcher, &R::tokens_a_rank, &R::model_dim, &R::hidden, &R::experts,
-                               &R::top_k, &R::shared_hidden, &R::ranks_of_a_token, &R::forward_s, &R::backward_s);
+                               &R::model, &R::dispatcher, &R::tokens_per_rank, &R::model_dim, &R::hidden, &R::experts,
+                               &R::top_k, &R::shared_hidden, &R::ranks_per_token, &R::forward_s, &R::backward_s);
 }
 
 std::vector<PublishedExchange> published_exchanges() {
@@ -207,13 +207,13 @@ namespace {
 LayerCase case_of(const PublishedLayer& layer) {
   LayerShape shape;
   shape.batch = 1;
-  shape.seq = layer.tokens_a_rank;
+  shape.seq = layer.tokens_per_rank;
   shape.model_dim = layer.model_dim;
   shape.hidden = layer.hidden;
   shape.heads = 8;  // the layer has no attention
   shape.experts = layer.experts;
   shape.top_k = layer.top_k;
-  if (layer.ranks_of_a_token < kNodeRanks) shape.node_limit = layer.ranks_of_a_token;
+  if (layer.ranks_per_token < kNodeRanks) shape.node_limit = layer.ranks_per_token;
   shape.capacity_factor = 1;  // routing is even
   shape.ffn = Ffn::mixtral;
   shape.dtype = DType::bfloat16;
@@ -266,7 +266,7 @@ Comparison published_layer_times() {
 namespace {
 
 std::vector<std::string> row_of(const std::string& gpu, const std::string& op, const std::vector<double>& line,
-                                const std::vector<double>& pieces, size_t most_pieces) {
+                                const std::vector<double>& pieces, size_t max_pieces) {
   return {gpu,
           op,
           fmt::format("{}", line.size()),
@@ -274,7 +274,7 @@ std::vector<std::string> row_of(const std::string& gpu, const std::string& op, c
           percent(*std::ranges::max_element(line)),
           percent(median(pieces)),
           percent(*std::ranges::max_element(pieces)),
-          fmt::format("{}", most_pieces)};
+          fmt::format("{}", max_pieces)};
 }
 
 void add_errors(CurveErrors& errors, const std::map<int, Points>& by_ranks) {
@@ -283,7 +283,7 @@ void add_errors(CurveErrors& errors, const std::map<int, Points>& by_ranks) {
     const PiecewiseCurve line = fit_pieces(points, what, 1), pieces = fit_pieces(points, what);
     errors.line.insert(errors.line.end(), line.held_out.begin(), line.held_out.end());
     errors.pieces.insert(errors.pieces.end(), pieces.held_out.begin(), pieces.held_out.end());
-    errors.most_pieces = std::max(errors.most_pieces, pieces.knots.size() - 1);
+    errors.max_pieces = std::max(errors.max_pieces, pieces.knots.size() - 1);
   }
 }
 
@@ -309,12 +309,12 @@ TextTable curve_table(const std::vector<CurveErrors>& errors) {
                   {}};
   CurveErrors all{"all", "all", {}, {}, 0};
   for (const CurveErrors& e : errors) {
-    table.rows.push_back(row_of(e.gpu, e.op, e.line, e.pieces, e.most_pieces));
+    table.rows.push_back(row_of(e.gpu, e.op, e.line, e.pieces, e.max_pieces));
     all.line.insert(all.line.end(), e.line.begin(), e.line.end());
     all.pieces.insert(all.pieces.end(), e.pieces.begin(), e.pieces.end());
-    all.most_pieces = std::max(all.most_pieces, e.most_pieces);
+    all.max_pieces = std::max(all.max_pieces, e.max_pieces);
   }
-  table.rows.push_back(row_of(all.gpu, all.op, all.line, all.pieces, all.most_pieces));
+  table.rows.push_back(row_of(all.gpu, all.op, all.line, all.pieces, all.max_pieces));
   return table;
 }
 

@@ -22,8 +22,8 @@ std::vector<PublishedCollective> published_collectives();
 
 struct PublishedLayer {  // megatron-moe-layers
   std::string model, dispatcher;
-  int tokens_a_rank = 0, model_dim = 0, hidden = 0, experts = 0, top_k = 0, shared_hidden = 0;
-  int ranks_of_a_token = 0;  // most ranks of a token that the router's groups allow
+  int tokens_per_rank = 0, model_dim = 0, hidden = 0, experts = 0, top_k = 0, shared_hidden = 0;
+  int ranks_per_token = 0;  // most ranks of a token that the router's groups allow
   double forward_s = 0, backward_s = 0;
 };
 std::vector<PublishedLayer> published_layers();
@@ -65,7 +65,7 @@ Comparison trace_times();
 struct CurveErrors {
   std::string gpu, op;
   std::vector<double> line, pieces;
-  size_t most_pieces = 0;
+  size_t max_pieces = 0;
 };
 std::vector<CurveErrors> curve_errors(const std::vector<PublishedCollective>& samples);
 TextTable curve_table(const std::vector<CurveErrors>& errors);

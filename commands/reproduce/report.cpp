@@ -8,7 +8,7 @@
 namespace moe::reproduce {
 namespace {
 
-std::string shown(std::optional<double> value, const Quantity& q) {
+std::string value_text(std::optional<double> value, const Quantity& q) {
   return value ? fmt::format("{:.{}f}", *value * q.scale, q.digits) : "-";
 }
 
@@ -64,7 +64,7 @@ std::string wrapped(std::string_view text, std::string_view first, size_t column
   return lines + '\n';
 }
 
-TextTable drawn(const Comparison& c) {
+TextTable comparison_table(const Comparison& c) {
   const auto names = conventions_of(c);
   TextTable table{c.caption, c.label_names, {}};
   table.header.push_back(fmt::format("paper, {}", c.quantity.unit));
@@ -83,8 +83,8 @@ TextTable drawn(const Comparison& c) {
       row = table.rows.end() - 1;
     }
     const size_t at = static_cast<size_t>(std::ranges::find(names, f.convention) - names.begin());
-    if (f.paper) (*row)[labels] = shown(f.paper, c.quantity);
-    (*row)[labels + 1 + 2 * at] = shown(f.ours, c.quantity);
+    if (f.paper) (*row)[labels] = value_text(f.paper, c.quantity);
+    (*row)[labels + 1 + 2 * at] = value_text(f.ours, c.quantity);
     (*row)[labels + 2 + 2 * at] = difference(f.ours, f.paper);
   }
   return table;
@@ -93,7 +93,7 @@ TextTable drawn(const Comparison& c) {
 std::string tables_text(const Report& report, ReportStyle style) {
   std::string text;
   for (const Comparison& c : report.comparisons)
-    if (c.drawn && !c.figures.empty()) text += table_text(drawn(c), style);
+    if (c.comparison_table && !c.figures.empty()) text += table_text(comparison_table(c), style);
   for (const TextTable& table : report.tables) text += table_text(table, style);
   return text;
 }

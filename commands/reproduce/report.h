@@ -35,7 +35,7 @@ struct Comparison {
   std::vector<std::string> label_names = {};  // {"testbed", "schedule"}
   Quantity quantity = kSpeedup;
   std::vector<Figure> figures = {};
-  bool drawn = true;  // false: another table shows it; the figures are only for JSON and records
+  bool comparison_table = true;  // false: another table shows it; the figures are only for JSON and records
 };
 
 /// A table that does not compare single numbers.
@@ -77,7 +77,7 @@ inline constexpr int kColumns = 118;
 std::string wrapped(std::string_view text, std::string_view first, size_t columns = kColumns);
 
 /// Returns the rows of a comparison: labels, paper, then ours and its difference under each convention.
-TextTable drawn(const Comparison& comparison);
+TextTable comparison_table(const Comparison& comparison);
 
 // A report for programs: JSON, and records for plots.
 

@@ -19,7 +19,7 @@
 namespace moe::reproduce {
 namespace {
 
-std::vector<Report> asked_for(const ReproduceOptions& o) {
+std::vector<Report> requested_reports(const ReproduceOptions& o) {
   require<BadInput>(!o.table.empty() + o.audit + o.all == 1,
                     "reproduce: found {}, expected one of TABLE, --audit and --all",
                     o.table.empty() && !o.audit && !o.all ? "none" : "several");
@@ -55,7 +55,7 @@ std::vector<std::string> files_read(const ReproduceOptions& o) {
 }
 
 void write_records(const std::string& path, const ReproduceOptions& o, const std::vector<Report>& reports) {
-  RecordWriter writer(path, {o.asked, files_read(o), {}});
+  RecordWriter writer(path, {o.invocation, files_read(o), {}});
   for (const Report& report : reports)
     for (const CaseRecord& record : records_of(report)) writer.append_new(record);
   writer.end();
@@ -102,7 +102,7 @@ void print_answer(const std::string& path, const ReproduceOptions& options, cons
 int run_reproduce(const ReproduceOptions& options) {
   if (options.all && !options.write.empty() && !is_stream(options.write))
     require_targets(std::array{OutTarget{"--write", folder_beside(options.write), true}});
-  const std::vector<Report> reports = asked_for(options);
+  const std::vector<Report> reports = requested_reports(options);
   if (!options.write.empty()) write_pages(options.write, reports);
   const std::string what = options.all ? "all" : options.audit ? "audit" : options.table;
   const std::string path = options.out.empty() ? fmt::format("results/reproduce-{}.jsonl", what) : options.out;

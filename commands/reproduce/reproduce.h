@@ -17,7 +17,7 @@ struct ReproduceOptions {
   std::string write;     // with `all`: the Markdown file to write
   std::string out;       // file of the records; empty: results/reproduce-TABLE.jsonl
   bool json = false;
-  Asked asked;
+  Invocation invocation;
 };
 
 int run_reproduce(const ReproduceOptions& options);

@@ -19,7 +19,7 @@ constexpr int64_t kFewTokens = 4096, kManyTokens = 16384;
 // Returns the tokens of a GPU in one pass of a layer over a micro-batch.
 int64_t tokens_of_pass(const PublishedRun& run) { return int64_t{run.micro_batch} * run.seq / (run.tp * run.cp); }
 
-struct Compared {
+struct RunComparison {
   PublishedRun run;
   PredictedStep step;
   double error() const { return *step.step_s / run.step_s - 1; }
@@ -44,20 +44,20 @@ std::string layout_of(const PublishedRun& r) {
 
 std::string gpus_of(const PublishedRun& run) { return fmt::format("{} {}", run.gpus, run.gpu); }
 
-TextTable layouts_table(const std::vector<Compared>& all) {
+TextTable layouts_table(const std::vector<RunComparison>& all) {
   TextTable t{
       "layouts: sizes of groups, samples of a global batch and of a micro-batch, dispatcher, recomputation, overlap",
       {"", "model", "GPUs", "layout"},
       {}};
-  for (const Compared& c : all) t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), layout_of(c.run)});
+  for (const RunComparison& c : all) t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), layout_of(c.run)});
   return t;
 }
 
-TextTable steps_table(const std::vector<Compared>& all) {
+TextTable steps_table(const std::vector<RunComparison>& all) {
   TextTable t{"steps, in the order of their layouts",
               {"", "model", "GPUs", "measured s", "predicted s", "error", "tokens/s/GPU", "predicted tokens/s/GPU"},
               {}};
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     const bool known = c.step.step_s.has_value();
     t.rows.push_back({c.run.source, c.run.model, gpus_of(c.run), fmt::format("{:.2f}", c.run.step_s),
                       known ? fmt::format("{:.2f}", *c.step.step_s) : "-",
@@ -68,11 +68,11 @@ TextTable steps_table(const std::vector<Compared>& all) {
   return t;
 }
 
-TextTable costs_table(const std::vector<Compared>& all) {
+TextTable costs_table(const std::vector<RunComparison>& all) {
   TextTable t{"what the predicted steps are made of: seconds of the stage that works longest", {"model"}, {}};
   for (const std::string_view cost : kStepCosts) t.header.emplace_back(cost);
   t.header.emplace_back("hidden");
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     if (!c.step.step_s) continue;
     std::vector<std::string> row{fmt::format("{} {}", c.run.model, c.run.gpus)};
     for (const std::string_view cost : kStepCosts) row.push_back(fmt::format("{:.2f}", c.step.costs.at(cost)));
@@ -82,8 +82,8 @@ TextTable costs_table(const std::vector<Compared>& all) {
   return t;
 }
 
-// Returns the cost that explains most of a step's error, as far as the rows show (say_what_is_open()).
-std::string unexplained_cost(const Compared& c) {
+// Returns the cost that explains most of a step's error, as far as the rows show (report_open_questions()).
+std::string unexplained_cost(const RunComparison& c) {
   const PublishedRun& r = c.run;
   const auto largest = std::ranges::max_element(c.step.costs, {}, [](const auto& cost) { return cost.second; });
   if (c.error() > 0) return fmt::format("{}, priced too high", largest->first);
@@ -92,11 +92,11 @@ std::string unexplained_cost(const Compared& c) {
   return "kernels that differ from those measured";
 }
 
-TextTable gaps_table(const std::vector<Compared>& all) {
+TextTable gaps_table(const std::vector<RunComparison>& all) {
   TextTable t{"what no price explains: measured minus predicted, and that for each pass of a layer over a micro-batch",
               {"", "model", "tokens a pass", "s", "ms a pass", "largest unexplained cost"},
               {}};
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     if (!c.step.step_s) continue;
     const double gap_s = c.run.step_s - *c.step.step_s;
     t.rows.push_back({c.run.source, fmt::format("{} {}", c.run.model, c.run.gpus),
@@ -107,9 +107,9 @@ TextTable gaps_table(const std::vector<Compared>& all) {
 }
 
 // Returns Kendall's tau of the rankings by tokens per second and GPU: a line for each model and number of GPUs.
-std::vector<std::string> rankings(const std::vector<Compared>& all) {
+std::vector<std::string> rankings(const std::vector<RunComparison>& all) {
   std::map<std::pair<std::string, int>, std::pair<std::vector<double>, std::vector<double>>> groups;
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     if (!c.step.step_s) continue;
     auto& [measured, predicted] = groups[{c.run.model, c.run.gpus}];
     measured.push_back(tokens_per_gpu(c.run, c.run.step_s));
@@ -125,9 +125,9 @@ std::vector<std::string> rankings(const std::vector<Compared>& all) {
   return lines;
 }
 
-void summarise(Report& report, const std::vector<Compared>& all) {
+void summarise(Report& report, const std::vector<RunComparison>& all) {
   std::vector<double> errors, sizes;
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     if (!c.step.step_s) continue;
     errors.push_back(c.error());
     sizes.push_back(std::abs(c.error()));
@@ -141,9 +141,9 @@ void summarise(Report& report, const std::vector<Compared>& all) {
 }
 
 // Returns the median error of steps with [least, below) tokens per GPU and micro-batch; "-" if there are none.
-std::string median_error(const std::vector<Compared>& all, int64_t least, int64_t below) {
+std::string median_error(const std::vector<RunComparison>& all, int64_t least, int64_t below) {
   std::vector<double> errors;
-  for (const Compared& c : all) {
+  for (const RunComparison& c : all) {
     const int64_t tokens = tokens_of_pass(c.run);
     if (c.step.step_s && tokens >= least && tokens < below) errors.push_back(c.error());
   }
@@ -151,9 +151,9 @@ std::string median_error(const std::vector<Compared>& all, int64_t least, int64_
 }
 
 // Returns the median time in ms that predictions of short passes lack, for steps with this dispatcher and no overlap.
-std::string median_gap(const std::vector<Compared>& all, std::string_view dispatcher) {
+std::string median_gap(const std::vector<RunComparison>& all, std::string_view dispatcher) {
   std::vector<double> gaps;
-  for (const Compared& c : all)
+  for (const RunComparison& c : all)
     if (c.step.step_s && c.run.dispatcher == dispatcher && c.run.overlap == "none" &&
         tokens_of_pass(c.run) < kFewTokens)
       gaps.push_back((c.run.step_s - *c.step.step_s) / c.step.passes * 1e3);
@@ -182,7 +182,7 @@ constexpr std::string_view kPublishedHostTimes[] = {
     "DeepEP's dispatch (token_dispatcher.py and fused_a2a.py at d98e8a64dd). AlltoAll also gathers counts, exchanges "
     "gate weights apart, and sorts rows once more both ways."};
 
-void say_what_is_open(Report& report, const std::vector<Compared>& all) {
+void report_open_questions(Report& report, const std::vector<RunComparison>& all) {
   report.unexplained.push_back(fmt::format(
       "The host's time to launch kernels and to wait for row counts has no price. Passes of fewer than {} tokens a GPU "
       "are {} off in the median, those of {} or more {}, as a time that does not grow with tokens would make them.",
@@ -205,7 +205,7 @@ void say_what_is_open(Report& report, const std::vector<Compared>& all) {
       "XTuner's step of 35.39 s takes 25.73 s with DeepEP in place of NCCL.");
 }
 
-void say_of_rows(Report& report, const std::vector<Compared>& all) {
+void report_rows(Report& report, const std::vector<RunComparison>& all) {
   std::map<std::string, std::vector<std::string>> notes;  // by text of the note: the rows that have it
   for (size_t i = 0; i < all.size(); ++i) {
     for (const std::string& note : all[i].step.notes) notes[note].push_back(fmt::format("{}", i + 1));
@@ -216,7 +216,7 @@ void say_of_rows(Report& report, const std::vector<Compared>& all) {
         "{} ({})", note, rows.size() == all.size() ? "all rows" : fmt::format("rows {}", fmt::join(rows, ", "))));
 }
 
-Json json_of(const Compared& c) {
+Json json_of(const RunComparison& c) {
   const PublishedRun& r = c.run;
   Json run{{"source", r.source},
            {"model", r.model},
@@ -247,15 +247,16 @@ Report training(Study& study) {
                     "NVIDIA NeMo Automodel, Megatron-MoE-ModelZoo and XTuner, as configs/published/training-runs.csv "
                     "says. No price is fitted to them."};
   if (!study.runs.empty()) report.source = study.runs;
-  std::vector<Compared> all;
+  std::vector<RunComparison> all;
   for (PublishedRun& run : published_runs(study.runs)) {
     PredictedStep step = predicted_step(run);
     all.push_back({std::move(run), std::move(step)});
   }
-  Comparison steps{.caption = "steps", .label_names = {"run", "model", "layout"}, .quantity = kSeconds, .drawn = false};
+  Comparison steps{
+      .caption = "steps", .label_names = {"run", "model", "layout"}, .quantity = kSeconds, .comparison_table = false};
   report.runs = Json::array();
   for (size_t i = 0; i < all.size(); ++i) {
-    const Compared& c = all[i];
+    const RunComparison& c = all[i];
     steps.figures.push_back(
         {{fmt::format("{}", i + 1), c.run.model, layout_of(c.run)}, "", c.run.step_s, c.step.step_s});
     report.runs.push_back(json_of(c));
@@ -263,8 +264,8 @@ Report training(Study& study) {
   report.comparisons = {std::move(steps)};
   report.tables = {layouts_table(all), steps_table(all), costs_table(all), gaps_table(all)};
   summarise(report, all);
-  say_what_is_open(report, all);
-  say_of_rows(report, all);
+  report_open_questions(report, all);
+  report_rows(report, all);
   return report;
 }
 

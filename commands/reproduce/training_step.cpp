@@ -227,7 +227,7 @@ PredictedStep predicted_step(const PublishedRun& run) {
     }
     out.step_s = step.busy_s + step.costs["bubble"];
     out.costs = step.costs;
-    out.passes = static_cast<double>(most_layers(chosen.model.split())) * count;
+    out.passes = static_cast<double>(max_layers(chosen.model.split())) * count;
     if (run.overlap == "1f1b-ep") {  // all except those of the first and the last micro-batch
       double computing = 0;
       for (const std::string_view cost : {"attention", "experts", "dense", "gate", "permute", "head"})

@@ -10,7 +10,7 @@
 namespace moe::commands {
 namespace {
 
-// Returns ChosenModel::on_cluster. Values that come from flags are not listed.
+// Returns ChosenModel::model_on_cluster. Values that come from flags are not listed.
 std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags,
                         const SomeLayerFields& asked, int64_t experts) {
   std::string text;
@@ -39,13 +39,13 @@ void note_replaced_mixers(PublishedModel published, Model planned, ChosenModel& 
 
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
   ChosenModel chosen;
-  chosen.stack = !flags.one_layer();
+  chosen.stack = !flags.is_one_layer();
   LayerFile base;
   Model elsewhere, model;
   if (!flags.model.empty()) {
     require<BadInput>(selection.layer_file.empty(), "--model: found --layer too, expected one of them");
     elsewhere = find_model(flags.model);
-    model = on_cluster(elsewhere, profile.name);
+    model = model_on_cluster(elsewhere, profile.name);
     base.name = chosen.name = model.name;
     base.layer = model.layer;
     base.parallel = model.parallel;
@@ -60,21 +60,21 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
   std::string_view windowed_layers = model.windowed_layers;
-  if (whole_layers(windowed_layers, chosen.model.layers).in(0, chosen.model.layers) == chosen.model.layers) {
+  if (whole_layers(windowed_layers, chosen.model.layers).count(0, chosen.model.layers) == chosen.model.layers) {
     base.layer.window = 0;
     windowed_layers = {};
   }
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())
-    chosen.on_cluster = differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
-  chosen.model.dense = model.dense.of(chosen.model.layers);
-  require<BadInput>(chosen.model.dense.in(0, chosen.model.layers) < chosen.model.layers,
+    chosen.model_on_cluster =
+        differences(elsewhere, model, flags, selection.layer.fields, chosen.model.shape.layer.experts);
+  chosen.model.dense = model.dense.expand(chosen.model.layers);
+  require<BadInput>(chosen.model.dense.count(0, chosen.model.layers) < chosen.model.layers,
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0)
     dense_case(chosen.model.shape, chosen.model.dense.hidden);  // throws if MP doesn't divide the dense layer
-  if (chosen.model.shape.layer.window > 0)
-    chosen.model.whole = whole_layers(windowed_layers, chosen.model.layers);
+  if (chosen.model.shape.layer.window > 0) chosen.model.whole = whole_layers(windowed_layers, chosen.model.layers);
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
   chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
   const Trainer trainer = trainer_of(flags.framework);
@@ -155,7 +155,7 @@ DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, 
   const auto holds = [capacity, chosen](const MemoryRequest& request) {
     return !misfit(memory_of(chosen, request), *capacity);
   };
-  return held(std::move(choice), holds, chosen.model);
+  return restrict_to_memory(std::move(choice), holds, chosen.model);
 }
 
 }  // namespace moe::commands

@@ -22,20 +22,20 @@ struct ModelFlags {
   /// Key of the framework whose rules count memory (trainer_of()); all but moetune's run several micro-batches as 1F1B.
   std::string framework = {};
   /// Returns whether a single layer with one micro-batch is requested rather than a model, which some flags require.
-  bool one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
+  bool is_one_layer() const { return model.empty() && !layers && micro_batches.value_or(1) == 1; }
   bool operator==(const ModelFlags&) const = default;
 };
 
 struct ChosenModel {
   std::string name;  // name of the model; empty: a layer
   ModelShape model;
-  bool stack = false;      // planned as a model, even if it has one layer: ModelFlags::one_layer was false
+  bool stack = false;      // planned as a model, even if it has one layer: ModelFlags::is_one_layer was false
   int whole_layers = 1;    // layers of the whole model, independent of --layers
   int64_t vocabulary = 0;  // tokens of the vocabulary; 0: unknown
   bool tied_embedding = false;
   ModelTraits traits = {};  // properties of the published model that plans leave out
   /// What differs on this cluster: "E 8, which the model leaves open; L 256, elsewhere 1024". Empty: nothing.
-  std::string on_cluster = {};
+  std::string model_on_cluster = {};
   std::string origin = {};  // "config.json of qwen3_moe"; empty: a model file
   std::vector<std::string> replaced_mixers =
       {};  // layers of the published model that plans treat as attention (published_model.h)

@@ -7,7 +7,7 @@
 namespace moe::commands {
 namespace {
 
-constexpr std::array<std::string_view, 2> kOfTutel{"tutel", "ds-moe"};
+constexpr std::array<std::string_view, 2> kTutelSchedules{"tutel", "ds-moe"};
 constexpr std::array<std::string_view, 1> kUnpipelined{"ds-moe"}, kOfFsmoe{"fsmoe-no-partition"},
     kAlmostOfFsmoe{"fsmoe"}, kOverlapped{"pair-1f1b"};
 
@@ -356,7 +356,7 @@ std::string setting_value(SettingKind kind, std::string_view value) {
 }
 
 constexpr std::array<Framework, 7> kFrameworks{
-    {{.name = "Tutel", .key = "tutel", .exact = kOfTutel, .refusals = tutel_refusals},
+    {{.name = "Tutel", .key = "tutel", .exact = kTutelSchedules, .refusals = tutel_refusals},
      {.name = "FSMoE's published layer",
       .key = "fsmoe",
       .exact = kOfFsmoe,

@@ -132,7 +132,8 @@ class Reader {
     choose_format();
     drop_words_behind_switches();
     for (const SettingName& name : layout_.format->names)
-      if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty()) say(name, *entry);
+      if (const Entry* entry = entry_of(name.theirs); entry != nullptr && !entry->text.empty())
+        add_setting(name, *entry);
     set_virtual_stages();
     set_stage_layers();
     set_batches();
@@ -154,7 +155,7 @@ class Reader {
   }
 
   [[noreturn]] static void fail(const Entry& entry, std::string_view expected) {
-    bad_input("{}: found {}, expected {}", entry.where, shown(entry.text), expected);
+    bad_input("{}: found {}, expected {}", entry.where, quoted_text(entry.text), expected);
   }
 
   void choose_format() {
@@ -267,7 +268,7 @@ class Reader {
     return std::to_string(count(entry));
   }
 
-  void say(const SettingName& name, const Entry& entry) {
+  void add_setting(const SettingName& name, const Entry& entry) {
     if (name.flag == "--nodes" || name.flag == "--ranks-per-node") {
       // Scripts use variables for these, and -1 means all GPUs of a node.
       const std::optional<int64_t> ranks = whole(entry);
@@ -278,27 +279,27 @@ class Reader {
       fail(entry, "expert_parallel.enabled beside it: DeepSpeed ignores it otherwise");
     const std::string value = flag_value(name, entry);
     if (value.empty()) return;
-    for (LayoutFile::Said& other : layout_.said) {
+    for (LayoutFile::FlagSetting& other : layout_.settings) {
       if (other.flag != name.flag || other.value == value) continue;
       // A framework with two such settings shards states if either of them says so.
       if (name.kind != SettingKind::shards) fail(entry, fmt::format("{}, as in {}", other.value, other.where));
       other.value = "1";
       return;
     }
-    if (layout_.find(name.flag) == nullptr) layout_.said.push_back({name.flag, value, entry.where});
+    if (layout_.find(name.flag) == nullptr) layout_.settings.push_back({name.flag, value, entry.where});
   }
 
   // Reads --num-layers-per-virtual-pipeline-stage, the older setting for virtual stages.
   void set_virtual_stages() {
-    const Entry* chunk = entry_of(kLayersAChunk);
+    const Entry* chunk = entry_of(kLayersPerChunk);
     if (chunk == nullptr) return;
     const Entry* layers = entry_of("--num-layers");
     require<BadInput>(layers != nullptr, "{}: found it without --num-layers, expected both", chunk->where);
-    const LayoutFile::Said* stages = layout_.find("--pp");
+    const LayoutFile::FlagSetting* stages = layout_.find("--pp");
     const int64_t at_once = count(*chunk) * (stages == nullptr ? 1 : std::stoll(stages->value));
     if (count(*layers) % at_once != 0)
       fail(*layers, fmt::format("a multiple of {}, the layers of a chunk of all stages", at_once));
-    layout_.said.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
+    layout_.settings.push_back({"--virtual-stages", std::to_string(count(*layers) / at_once), chunk->where});
   }
 
   // With these settings Megatron-Core counts the embedding or the loss as a layer when it divides layers, so that the
@@ -306,9 +307,10 @@ class Reader {
   void set_stage_layers() {
     const Entry *embedding = true_entry(kEmbeddingAsLayer), *loss = true_entry(kLossAsLayer);
     const Entry* counted = embedding != nullptr ? embedding : loss;
-    const LayoutFile::Said* stages = layout_.find("--pp");
+    const LayoutFile::FlagSetting* stages = layout_.find("--pp");
     if (counted == nullptr || !has_stages()) return;
-    if (const LayoutFile::Said* chunks = layout_.find("--virtual-stages"); chunks != nullptr && chunks->value != "1")
+    if (const LayoutFile::FlagSetting* chunks = layout_.find("--virtual-stages");
+        chunks != nullptr && chunks->value != "1")
       fail(*counted, "false with virtual stages, whose chunks must have equally many layers");
     const Entry* layers = nullptr;
     for (const Entry& entry : entries_)
@@ -320,8 +322,8 @@ class Reader {
       fail(*layers, fmt::format("a number that makes {}, with those that {} counts, a multiple of {} stages", all,
                                 counted->key, shares));
     const std::string fewer = std::to_string(all / shares - 1);
-    if (embedding != nullptr) layout_.said.push_back({"--first-stage-layers", fewer, embedding->where});
-    if (loss != nullptr) layout_.said.push_back({"--last-stage-layers", fewer, loss->where});
+    if (embedding != nullptr) layout_.settings.push_back({"--first-stage-layers", fewer, embedding->where});
+    if (loss != nullptr) layout_.settings.push_back({"--last-stage-layers", fewer, loss->where});
   }
 
   const Entry* true_entry(std::string_view name) const {
@@ -350,26 +352,26 @@ class Reader {
       const int64_t size = part == nullptr ? 1 : count(*part), whole = local == nullptr ? 8 : count(*local);
       if (whole % size != 0) fail(*part, fmt::format("a divisor of local_batch_size {}", whole));
       micro_batches = whole / size;
-      std::erase_if(layout_.said, [](const LayoutFile::Said& said) { return said.flag == "--batch"; });
-      layout_.said.push_back({"--batch", std::to_string(size), part == nullptr ? layout_.path : part->where});
+      std::erase_if(layout_.settings, [](const LayoutFile::FlagSetting& said) { return said.flag == "--batch"; });
+      layout_.settings.push_back({"--batch", std::to_string(size), part == nullptr ? layout_.path : part->where});
     }
     if (layout_.find("--global-batch") == nullptr)
-      layout_.said.push_back(
+      layout_.settings.push_back(
           {"--micro-batches", std::to_string(micro_batches), local == nullptr ? layout_.path : local->where});
   }
 
   bool shares_samples() const {
-    const LayoutFile::Said* ranks = layout_.find("--cp");
+    const LayoutFile::FlagSetting* ranks = layout_.find("--cp");
     return ranks != nullptr && ranks->value != "1";
   }
 
   bool has_stages() const {
-    const LayoutFile::Said* stages = layout_.find("--pp");
+    const LayoutFile::FlagSetting* stages = layout_.find("--pp");
     return stages != nullptr && stages->value != "1";
   }
 
   std::string recompute() const {
-    const LayoutFile::Said* said = layout_.find("--recompute");
+    const LayoutFile::FlagSetting* said = layout_.find("--recompute");
     return said == nullptr ? "" : said->value;
   }
 
@@ -424,7 +426,7 @@ class Reader {
 
   // Plans with several MP ranks split the rows of norms among them, like --sequence-parallel.
   void note_sequence() {
-    const LayoutFile::Said* mp = layout_.find("--mp");
+    const LayoutFile::FlagSetting* mp = layout_.find("--mp");
     if (mp == nullptr || mp->value == "1" || layout_.framework->key != "megatron") return;
     for (const Entry& entry : entries_)
       if (ends_with_name(plain_name(entry), kSequence) && entry.text == "true") return;
@@ -450,7 +452,8 @@ class Reader {
     for (const auto& [flag, size] : kSizes)
       for (const std::string_view place : {"", "model.", "model.config."})
         for (const Entry& entry : entries_) {
-          const bool is_known = std::ranges::find(layout_.sizes, flag, &LayoutFile::Said::flag) != layout_.sizes.end();
+          const bool is_known =
+              std::ranges::find(layout_.sizes, flag, &LayoutFile::FlagSetting::flag) != layout_.sizes.end();
           if (plain_name(entry) == fmt::format("{}{}", place, size) && !is_known && number(entry))
             layout_.sizes.push_back({flag, entry.text, entry.key});
         }
@@ -463,9 +466,9 @@ class Reader {
 
 }  // namespace
 
-const LayoutFile::Said* LayoutFile::find(std::string_view flag) const {
-  const auto found = std::ranges::find(said, flag, &Said::flag);
-  return found == said.end() ? nullptr : &*found;
+const LayoutFile::FlagSetting* LayoutFile::find(std::string_view flag) const {
+  const auto found = std::ranges::find(settings, flag, &FlagSetting::flag);
+  return found == settings.end() ? nullptr : &*found;
 }
 
 LayoutFile read_layout(const std::string& path) { return Reader(path).read(); }

@@ -10,11 +10,11 @@
 namespace moe::commands {
 
 /// Megatron-Core's older setting for virtual stages: the number of layers of each.
-inline constexpr std::string_view kLayersAChunk = "--num-layers-per-virtual-pipeline-stage";
+inline constexpr std::string_view kLayersPerChunk = "--num-layers-per-virtual-pipeline-stage";
 
 struct LayoutFile {
   /// A flag of tune with the file's value, and its place: "train.yaml:3: model.tensor_model_parallel_size".
-  struct Said {
+  struct FlagSetting {
     std::string_view flag;
     std::string value, where;
   };
@@ -22,18 +22,18 @@ struct LayoutFile {
   std::string path;
   const Framework* framework = nullptr;
   const SettingsFormat* format = nullptr;
-  std::vector<Said> said = {};
+  std::vector<FlagSetting> settings = {};
   std::vector<SettingDefault> defaults = {};  // values for flags that the file does not set
   /// Settings that are ignored in the time of the training: "overlap_grad_reduce true".
   std::vector<std::string> unplanned = {};
   /// Settings that concern neither groups nor states.
   std::vector<std::string> ignored = {};
   /// Sizes of the training's model by their flags; tune takes the model from other flags.
-  std::vector<Said> sizes = {};
+  std::vector<FlagSetting> sizes = {};
   std::optional<int64_t> nodes = {}, ranks_per_node = {};  // nodes and ranks per node of the training; none: unknown
 
   /// Returns the file's value for the flag; null if there is none.
-  const Said* find(std::string_view flag) const;
+  const FlagSetting* find(std::string_view flag) const;
 };
 
 /// Reads a file of any framework that has formats: YAML by its extension, JSON by its first character, otherwise a

@@ -131,7 +131,7 @@ class Database {
         columns_[table].insert(found.text(0));
     if (!has_column(kExport, "name") || !has_column(kExport, "value")) return;
     Rows found = rows(fmt::format("SELECT value FROM {} WHERE name = 'EXPORT_SCHEMA_VERSION'", kExport));
-    if (found.next()) version_ = fmt::format(" (schema version {})", shown(found.text(0)));
+    if (found.next()) version_ = fmt::format(" (schema version {})", quoted_text(found.text(0)));
   }
   static std::string quoted(const std::string& name) {
     std::string text;
@@ -298,8 +298,8 @@ std::string host_of(const Database& database) {
 std::string start_of(const Database& database) {
   if (!database.has_column(kStart, "utcEpochNs")) return {};
   Rows row = database.rows(fmt::format("SELECT utcEpochNs FROM {}", kStart));
-  constexpr int64_t kSecond = 1'000'000'000, kMostSeconds = 253'402'300'799;  // end of the year 9999
-  if (!row.next() || row.whole(0) < 0 || row.whole(0) / kSecond > kMostSeconds) return {};
+  constexpr int64_t kSecond = 1'000'000'000, kMaxSeconds = 253'402'300'799;  // end of the year 9999
+  if (!row.next() || row.whole(0) < 0 || row.whole(0) / kSecond > kMaxSeconds) return {};
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:09}Z", fmt::gmtime(static_cast<std::time_t>(row.whole(0) / kSecond)),
                      row.whole(0) % kSecond);
 }

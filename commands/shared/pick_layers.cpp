@@ -61,7 +61,7 @@ namespace {
 constexpr int64_t kGrain = 16;
 
 struct Extent {
-  int64_t least = 0, most = 0;
+  int64_t min = 0, max = 0;
 };
 
 Extent range_of(const Grid& grid, int64_t LayerShape::*size) {
@@ -72,10 +72,10 @@ Extent range_of(const Grid& grid, int64_t LayerShape::*size) {
 
 // Returns a multiple of `grain` in the range if there is one; else the least value of the range.
 int64_t drawn(Extent range, int64_t grain, double uniform) {
-  const double at = static_cast<double>(range.least) *
-                    std::pow(static_cast<double>(range.most) / static_cast<double>(range.least), uniform);
-  const int64_t least = (range.least + grain - 1) / grain * grain, most = range.most / grain * grain;
-  if (least > most) return range.least;
+  const double at = static_cast<double>(range.min) *
+                    std::pow(static_cast<double>(range.max) / static_cast<double>(range.min), uniform);
+  const int64_t least = (range.min + grain - 1) / grain * grain, most = range.max / grain * grain;
+  if (least > most) return range.min;
   return std::clamp(std::llround(at / static_cast<double>(grain)) * grain, static_cast<long long>(least),
                     static_cast<long long>(most));
 }
@@ -93,7 +93,7 @@ std::vector<GridLayer> draw_layers(const Grid& grid, int count, uint64_t seed) {
     GridLayer layer = grid.layers[static_cast<size_t>(uniform() * static_cast<double>(grid.layers.size()))];
     LayerShape& shape = layer.shape;
     const int64_t block = std::lcm(kGrain, block_of(shape.ffn)), grain = std::lcm(block, shape.heads);
-    shape.batch = drawn(batch, batch.least, uniform());
+    shape.batch = drawn(batch, batch.min, uniform());
     shape.seq = drawn(seq, kGrain, uniform());
     shape.model_dim = drawn(model_dim, grain, uniform());
     shape.hidden = drawn(hidden, block, uniform());

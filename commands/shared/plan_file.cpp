@@ -150,7 +150,7 @@ int64_t bytes_of(std::span<const TraceGroup> groups, const TraceExtent& extent) 
 TraceExtent whole_extent(std::span<const TraceGroup> groups) {
   TraceExtent whole{1, 1};
   for (const TraceGroup& group : groups) {
-    whole.layers = std::max(whole.layers, most_layers(group.plan->split()));
+    whole.layers = std::max(whole.layers, max_layers(group.plan->split()));
     whole.micro_batches = std::max(whole.micro_batches, group.plan->micro_batches);
   }
   return whole;

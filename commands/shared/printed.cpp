@@ -84,7 +84,7 @@ std::string text_of(const PublishedErrors& e) {
   if (e.runs == 1)
     return fmt::format("a published step{} on {} took {} than predicted", of, e.gpu, measured_against(e.median));
   return fmt::format("{} published steps{} on {} took {} than predicted in the median ({} to {})", e.runs, of, e.gpu,
-                     measured_against(e.median), measured_against(e.most), measured_against(e.least));
+                     measured_against(e.median), measured_against(e.max), measured_against(e.min));
 }
 
 }  // namespace moe::commands

@@ -34,7 +34,7 @@ bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice&
 struct PublishedErrors {
   std::string model, gpu;  // model: empty if the errors are of several models
   int runs = 0;
-  double median = 0, least = 0, most = 0;  // errors: predicted over measured, minus 1
+  double median = 0, min = 0, max = 0;  // errors: predicted over measured, minus 1
 };
 /// Returns the errors of steps on the profile's GPU: of that model, or of all models if there is none of that one. None
 /// if no published step ran on such a GPU.

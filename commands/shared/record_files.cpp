@@ -125,7 +125,8 @@ Json object_of(const Fields& fields, std::span<const std::string_view> keys, con
     std::visit([&, &key = name](const auto& value) { object[key] = value; }, scalar);
     if (!switches.contains(name)) continue;
     const std::string text = scalar_text(scalar);
-    require<BadInput>(text == "yes" || text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at, name, shown(text));
+    require<BadInput>(text == "yes" || text == "no", "{}: {}: found {}, expected 'yes' or 'no'", at, name,
+                      quoted_text(text));
     object[name] = text == "yes";
   }
   return object;
@@ -146,14 +147,14 @@ Fields parameters_of(const ModelShape& model, const std::string& cluster, const 
                      const DegreeChoice& degrees) {
   Fields fields = parameters_of(model.shape, cluster, layer, degrees);
   fields.set("layers", int64_t{model.layers});
-  if (const int dense = model.dense.in(0, model.layers); dense > 0) {
+  if (const int dense = model.dense.count(0, model.layers); dense > 0) {
     fields.set("dense_layers", int64_t{dense});
     fields.set("dense_hidden", model.dense.hidden);
     std::string pattern;
     for (int i = 0; i < model.layers; ++i) pattern += model.dense.has(i) ? '0' : '1';
     fields.set("moe_layers", pattern);
   }
-  if (!model.whole.is.empty()) fields.set("windowed_layers", windowed_pattern(model.whole, model.layers));
+  if (!model.whole.by_layer.empty()) fields.set("windowed_layers", windowed_pattern(model.whole, model.layers));
   fields.set("micro_batches", int64_t{model.micro_batches});
   if (model.micro_batches > 1) fields.set("pipeline", std::string(name_of(model.order)));
   if (const int virtual_stages = model.split().virtual_stages; virtual_stages > 1)
@@ -191,7 +192,7 @@ ModelShape model_of(const Fields& parameters, const std::string& at) {
     require<BadInput>(layers.find_first_not_of("01") == std::string::npos,
                       "{}: moe_layers: found '{}', expected 0 and 1 alone", at, layers);
     model.dense.hidden = parameters.whole("dense_hidden", at);
-    for (const char layer : layers) model.dense.is.push_back(layer == '0');
+    for (const char layer : layers) model.dense.by_layer.push_back(layer == '0');
   }
   if (parameters.has("windowed_layers")) {
     const std::string& layers = parameters.text("windowed_layers", at);

@@ -44,8 +44,8 @@ Json to_json(const LayerCase& c) {
 }
 
 void add_layer_kinds(Json& json, const DenseLayers& dense, const LayerSet& whole, int layers) {
-  if (!whole.none(layers)) json["windowed_layers"] = windowed_pattern(whole, layers);
-  if (dense.none(layers)) return;
+  if (!whole.has_none(layers)) json["windowed_layers"] = windowed_pattern(whole, layers);
+  if (dense.has_none(layers)) return;
   json["dense_layers"] = Json::array();
   for (int layer = 0; layer < layers; ++layer)
     if (dense.has(layer)) json["dense_layers"].push_back(layer);

@@ -31,7 +31,7 @@ void check_read(const DegreeChoice& degrees, const std::vector<const Schedule*>&
       degrees.min_chunk_bytes == 0 || read_by([](const Schedule& s) { return s.flow == Flow::dropped; }),
       "--min-chunk-bytes: found no schedule of MoNTA's that cuts chunks, expected --schedule monta, -o2 or -o3");
   require<BadInput>(
-      degrees.micro_op_bytes == kMicroOpBytes || read_by(in_pieces),
+      degrees.micro_op_bytes == kMicroOpBytes || read_by(sends_pieces),
       "--micro-op-bytes: found no schedule that cuts gradients into pieces, expected --schedule pipemoe+lina or one of "
       "Lina's");
 }

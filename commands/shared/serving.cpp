@@ -101,14 +101,14 @@ std::vector<const ServingVariant*> chosen_variants(const ServeFlags& flags) {
 
 ServingSetup serving_setup(const ServeFlags& flags) {
   ServingSetup setup;
-  setup.most_experts = flags.pack.value_or(setup.most_experts);
+  setup.max_experts = flags.pack.value_or(setup.max_experts);
   if (flags.swap_gb_per_s) setup.costs.swap_bytes_per_s = 1e9 * *flags.swap_gb_per_s;
   return setup;
 }
 
 double ServedVariant::measured_over_predicted() const {
   std::vector<double> ratios;
-  for (size_t i = 0; i < predicted.batch_s.size(); ++i) ratios.push_back(shown().batch_s[i] / predicted.batch_s[i]);
+  for (size_t i = 0; i < predicted.batch_s.size(); ++i) ratios.push_back(result().batch_s[i] / predicted.batch_s[i]);
   return median(ratios);
 }
 
@@ -142,10 +142,10 @@ std::string table_text(const std::vector<ServedVariant>& all) {
                {fmt::format("p50 over {}", all.front().variant->name), "p95", "layer p50 ms", "p95 ms", "p99 ms",
                 "AlltoAll p50 ms", "p95 ms", "waiting", "estimate right", "placed again", "on a device", "on a host"});
   Table table(heads);
-  const Percentiles first(all.front().shown().batch_s);
+  const Percentiles first(all.front().result().batch_s);
   const auto ms = [](double seconds) { return fmt::format("{:.3f}", seconds * 1e3); };
   for (const ServedVariant& served : all) {
-    const ServingResult& r = served.shown();
+    const ServingResult& r = served.result();
     const Percentiles batch(r.batch_s), layer(r.layer_s), alltoall(r.alltoall_s);
     const bool estimated = r.estimated > 0;
     std::vector<std::string> row{std::string(served.variant->name), ms(batch.p50), ms(batch.p95), ms(batch.p99)};

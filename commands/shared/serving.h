@@ -64,7 +64,7 @@ struct ServedVariant {
   const ServingVariant* variant = nullptr;
   ServingResult predicted;
   std::optional<ServingResult> measured = {};
-  const ServingResult& shown() const { return measured ? *measured : predicted; }
+  const ServingResult& result() const { return measured ? *measured : predicted; }
   /// Returns the median over batches of measured over predicted seconds.
   double measured_over_predicted() const;
 };

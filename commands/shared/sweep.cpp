@@ -136,7 +136,7 @@ std::map<std::string, int> layers_by_weak_row(const std::vector<SweepRow>& rows)
 namespace {
 
 // Returns the least lower bound in seconds of the row's schedules.
-double least_bound_s(const SweepRow& row) {
+double min_bound_s(const SweepRow& row) {
   const auto bound_s = [](const LayerResult& result) { return result.bound.total_s(); };
   return bound_s(*std::ranges::min_element(row.results, {}, bound_s));
 }
@@ -154,9 +154,9 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
       if (result == nullptr) continue;
       ++s.layers;
       if (const LayerResult* tutel = row.find("tutel")) ++s.compared, s.speedup += tutel->total_s() / result->total_s();
-      s.of_bound += least_bound_s(row) / result->total_s();
+      s.of_bound += min_bound_s(row) / result->total_s();
       s.of_own += result->bound.total_s() / result->total_s();
-      s.apart += result->decision.degree_forward != result->decision.degree_backward;
+      s.differing_degrees += result->decision.degree_forward != result->decision.degree_backward;
       ++s.degrees_forward[result->decision.degree_forward];
       ++s.degrees_backward[result->decision.degree_backward];
     }

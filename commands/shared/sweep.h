@@ -62,7 +62,7 @@ struct ScheduleSummary {
   int compared = 0;     // number of layers with a result of tutel and of this schedule
   double of_bound = 0;  // mean over layers of the least lower bound of all swept schedules over this schedule's time
   double of_own = 0;    // the same with this schedule's own lower bound
-  int apart = 0;        // number of layers with r_f != r_b
+  int differing_degrees = 0;                             // number of layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // number of layers by degree
 };
 std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,

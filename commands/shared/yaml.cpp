@@ -12,7 +12,7 @@
 namespace moe::commands {
 namespace {
 
-constexpr size_t kMostNodes = 200'000;  // aliases of aliases grow exponentially
+constexpr size_t kMaxNodes = 200'000;  // aliases of aliases grow exponentially
 
 bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
   return std::ranges::find(words, text) != words.end();
@@ -107,12 +107,12 @@ class Parser {
 
   void count(size_t nodes) {
     nodes_ += nodes;
-    if (nodes_ > kMostNodes) fail(fmt::format("more than {} values", kMostNodes), "fewer");
+    if (nodes_ > kMaxNodes) fail(fmt::format("more than {} values", kMaxNodes), "fewer");
   }
 
   // Returns the value that begins with the current event, and advances to the last event of it.
   ConfigValue value(int level) {
-    if (level > kMostLevels) fail(fmt::format("values nested deeper than {} levels", kMostLevels), "fewer");
+    if (level > kMaxLevels) fail(fmt::format("values nested deeper than {} levels", kMaxLevels), "fewer");
     const int begin = line();
     ConfigValue out;
     std::string anchor;
@@ -122,7 +122,8 @@ class Parser {
     switch (event_.type) {
       case YAML_ALIAS_EVENT: {
         const auto known = anchors_.find(named(event_.data.alias.anchor));
-        if (known == anchors_.end()) fail(shown(named(event_.data.alias.anchor)), "the name of an anchor above it");
+        if (known == anchors_.end())
+          fail(quoted_text(named(event_.data.alias.anchor)), "the name of an anchor above it");
         count(nodes_of(known->second));
         return known->second;
       }
@@ -157,7 +158,7 @@ class Parser {
     for (next(); event_.type != YAML_MAPPING_END_EVENT; next()) {
       if (event_.type != YAML_SCALAR_EVENT) fail("a key that is no scalar", "a name");
       const std::string key = value(level + 1).text;
-      if (table.find(key) != nullptr) fail(shown(key) + " twice", "it once");
+      if (table.find(key) != nullptr) fail(quoted_text(key) + " twice", "it once");
       next();
       if (key == "<<")
         merged.push_back(value(level + 1));

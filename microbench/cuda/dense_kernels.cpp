@@ -74,15 +74,15 @@ class Dense {
         math_(math),
         watch_(watch),
         rows_(kTensorBytes / (kSeq * bytes_of(dtype))),
-        a_(made(true)),
-        b_(made(true)),
-        d_(made(true)),
-        p_(made(true)),
-        out_(made(false)),
-        other_(made(false)),
+        a_(make_tensor(true)),
+        b_(make_tensor(true)),
+        d_(make_tensor(true)),
+        p_(make_tensor(true)),
+        out_(make_tensor(false)),
+        other_(make_tensor(false)),
         gain_(random_rows({kSeq}, dtype, math.memory())),
         d_gain_({kSeq}, dtype, math.memory()) {
-    math.attention_softmax(on_gpu().scores(p_), 1, {});
+    math.attention_softmax(operands().scores(p_), 1, {});
   }
 
   std::vector<measure::Kernel> kernels() {
@@ -93,17 +93,17 @@ class Dense {
   }
 
  private:
-  Tensor made(bool random) const {
+  Tensor make_tensor(bool random) const {
     if (random) return random_rows({rows_, kSeq}, dtype_, math_.memory());
     return {{rows_, kSeq}, dtype_, math_.memory()};
   }
-  Operands on_gpu() const { return {a_, b_, d_, p_, gain_, out_, other_, d_gain_}; }
+  Operands operands() const { return {a_, b_, d_, p_, gain_, out_, other_, d_gain_}; }
   std::string named(std::string_view what) const { return fmt::format("GPU {} {}", name_of(dtype_), what); }
 
   measure::Kernel kernel(const Op& op) {
     const double bytes = op.tensors * static_cast<double>(a_.view().bytes());
     return timed(
-        op.name, bytes, [this, &op] { op.run(math_, on_gpu(), watch_.stream()); }, [this, &op] { return wrong(op); });
+        op.name, bytes, [this, &op] { op.run(math_, operands(), watch_.stream()); }, [this, &op] { return wrong(op); });
   }
 
   // Rounds rows to FP8, or weights by tiles, with the transpose.
@@ -157,7 +157,7 @@ class Dense {
 
   // Runs the op again first, because an op that works in place has changed its input already.
   measure::WrongElements wrong(const Op& op) const {
-    const Operands o = on_gpu();
+    const Operands o = operands();
     MemorySpace& memory = math_.memory();
     if (op.from != nullptr) memory.copy((o.*op.from).data(), o.out.data(), o.out.bytes(), watch_.stream());
     op.run(math_, o, watch_.stream());

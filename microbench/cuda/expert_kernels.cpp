@@ -8,7 +8,7 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kLocalExperts = 4;
-constexpr int64_t kMostCopied = 3;  // in tensors (rows, H)
+constexpr int64_t kMaxCopied = 3;  // in tensors (rows, H)
 
 // Times all experts of a rank, and as many GEMMs of the same shapes without other kernels between them.
 class Experts {
@@ -28,8 +28,8 @@ class Experts {
         w1_(make(sizes.model_dim, sizes.hidden)),
         d_w1_(make(sizes.model_dim, sizes.hidden)),
         gradients_({gemms_of(ffn) * d_w1_.view().elements()}, sizes.dtype, math_.memory()),
-        copied_({kMostCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()),
-        copy_({kMostCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()) {
+        copied_({kMaxCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()),
+        copy_({kMaxCopied, hidden_.view().elements()}, sizes.dtype, math_.memory()) {
     expert_->reserve(kLocalExperts * sizes.expert_rows);
     for (int64_t e = 0; e < kLocalExperts; ++e) rows_.push_back({e * sizes.expert_rows, (e + 1) * sizes.expert_rows});
     expert_->forward(x_, rows_, y_);  // a backward needs a forward before it
@@ -39,7 +39,7 @@ class Experts {
     const double inputs = inputs_;
     return {kernel(
                 "forward", [this] { expert_->forward(x_, rows_, y_); }, [this] { return wrong_expert(true); }),
-            alone(
+            single_kernel(
                 "forward GEMMs", [this] { forward(); }, [this] { return wrong_forward(); }),
             copies("forward activation", inputs + 1),
             kernel(
@@ -48,7 +48,7 @@ class Experts {
                   expert_->backward({x_, rows_, d_y_, d_x_}, gradients_, Into::overwrite);
                 },
                 [this] { return wrong_expert(false); }),
-            alone(
+            single_kernel(
                 "backward GEMMs", [this] { backward(); }, [this] { return wrong_backward(); }),
             copies("backward activation", 2 * inputs + 1)};
   }
@@ -66,8 +66,8 @@ class Experts {
     return random_rows({kLocalExperts * height, width}, sizes_.dtype, math_.memory());
   }
 
-  measure::Kernel alone(std::string_view what, std::function<void()> run,
-                        std::function<measure::WrongElements()> check) const {
+  measure::Kernel single_kernel(std::string_view what, std::function<void()> run,
+                                std::function<measure::WrongElements()> check) const {
     const std::string_view dtype = name_of(sizes_.dtype);
     measure::Kernel k{.name = fmt::format("GPU {} experts {} {}", dtype, name_of(ffn_), what),
                       .width = sizes_.model_dim};
@@ -83,7 +83,7 @@ class Experts {
   }
   measure::Kernel kernel(std::string_view what, std::function<void()> run,
                          std::function<measure::WrongElements()> check) const {
-    measure::Kernel k = alone(what, std::move(run), std::move(check));
+    measure::Kernel k = single_kernel(what, std::move(run), std::move(check));
     k.bound = {"GEMMs by cuBLASLt, timed, and copies",
                {named(what, "GEMMs").key(), named(what, "activation").key()},
                [](double seconds, double of) { return of / seconds; }};
@@ -92,7 +92,7 @@ class Experts {
   // Copies as many bytes as an activation reads and writes: those of `tensors` tensors (rows, H).
   measure::Kernel copies(std::string_view what, double tensors) const {
     const auto bytes = static_cast<int64_t>(tensors / 2 * static_cast<double>(hidden_.view().bytes()));
-    measure::Kernel k = alone(
+    measure::Kernel k = single_kernel(
         what,
         [this, bytes] { math_.memory().copy(copied_.view().data(), copy_.view().data(), bytes, watch_.stream()); },
         [] { return measure::WrongElements(); });
@@ -100,22 +100,23 @@ class Experts {
     return k;
   }
   measure::Kernel named(std::string_view what, std::string_view part) const {
-    return alone(fmt::format("{} {}", what, part), {}, {});
+    return single_kernel(fmt::format("{} {}", what, part), {}, {});
   }
 
-  static Matrix one(TensorView t) { return matrix(t.part(0, {t.size(0) / kLocalExperts, t.size(1)})); }
+  static Matrix expert_matrix(TensorView t) { return matrix(t.part(0, {t.size(0) / kLocalExperts, t.size(1)})); }
   void multiply(const Matrix& a, const Matrix& b, const Matrix& out) const {
     gemm_->run(a, b, out, {.batch = {kLocalExperts, a.rows * a.cols, b.rows * b.cols, out.rows * out.cols}},
                watch_.stream());
   }
   void forward() const {
-    for (int i = 0; i < inputs_; ++i) multiply(one(x_), one(w1_), one(hidden_));
-    multiply(one(hidden_), w2_, one(y_));
+    for (int i = 0; i < inputs_; ++i) multiply(expert_matrix(x_), expert_matrix(w1_), expert_matrix(hidden_));
+    multiply(expert_matrix(hidden_), w2_, expert_matrix(y_));
   }
   void backward() const {
-    multiply(one(d_y_), one(w1_), one(hidden_));
-    for (int i = 0; i <= inputs_; ++i) multiply(transpose(one(x_)), one(hidden_), one(d_w1_));
-    for (int i = 0; i < inputs_; ++i) multiply(one(hidden_), w2_, one(d_x_));
+    multiply(expert_matrix(d_y_), expert_matrix(w1_), expert_matrix(hidden_));
+    for (int i = 0; i <= inputs_; ++i)
+      multiply(transpose(expert_matrix(x_)), expert_matrix(hidden_), expert_matrix(d_w1_));
+    for (int i = 0; i < inputs_; ++i) multiply(expert_matrix(hidden_), w2_, expert_matrix(d_x_));
   }
 
   // A copy of the last expert's rows of a tensor.
@@ -165,7 +166,7 @@ class Experts {
   Tensor x_, y_, d_y_, d_x_, hidden_, w1_, d_w1_, gradients_, copied_, copy_;
   std::unique_ptr<cuda::Gemm> gemm_ = cuda::make_cublas_gemm(cuda::AlgorithmChoice::timed);
   int inputs_ = gemms_of(ffn_) - 1;
-  Matrix w2_ = transpose(one(w1_));  // (H, M)
+  Matrix w2_ = transpose(expert_matrix(w1_));  // (H, M)
 };
 
 }  // namespace

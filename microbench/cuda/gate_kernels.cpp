@@ -93,7 +93,7 @@ class Gates {
         "count statistics", all + 2 * tokens + sums, [this] { count(); },
         [this] { return wrong_numbers("statistics", statistics_, numbers(exact_.statistics())); });
     add(
-        "gate backward", 2 * all + 3 * pairs + tokens + counts, [this] { go_back(); },
+        "gate backward", 2 * all + 3 * pairs + tokens + counts, [this] { run_gate_backward(); },
         [this] { return wrong_gradients(); });
     return kernels;
   }
@@ -101,8 +101,8 @@ class Gates {
  private:
   static void* data(const Tensor& t) { return t.view().data(); }
 
-  measure::Kernel alone(std::string_view what, double bytes, std::function<void()> run,
-                        std::function<measure::WrongElements()> check) const {
+  measure::Kernel single_kernel(std::string_view what, double bytes, std::function<void()> run,
+                                std::function<measure::WrongElements()> check) const {
     measure::Kernel k{
         .name = fmt::format("GPU {} {}", name_of(kDType), what), .width = routing_.experts, .bytes = bytes};
     k.shape = {{"device", "cuda"},
@@ -119,14 +119,14 @@ class Gates {
   measure::Kernel copy(std::string_view what, double bytes) const {
     const TensorView from = copied_.view().part(0, {static_cast<int64_t>(bytes) / 2 / bytes_of(kDType)});
     const TensorView to = from.moved_to(data(copy_), from.device(), from.dtype());
-    return alone(
+    return single_kernel(
         fmt::format("{} copy", what), bytes,
         [=, this] { memory_.copy(from.data(), to.data(), from.bytes(), watch_.stream()); },
         [=, this] { return wrong_numbers("copy", to, numbers(from)); });
   }
   measure::Kernel kernel(std::string_view what, double bytes, std::function<void()> run,
                          std::function<measure::WrongElements()> check) const {
-    measure::Kernel k = alone(what, bytes, std::move(run), std::move(check));
+    measure::Kernel k = single_kernel(what, bytes, std::move(run), std::move(check));
     k.bound = {"GPU copy", {copy(what, bytes).key()}, [](double seconds, double of) { return of / seconds; }};
     return k;
   }
@@ -146,7 +146,7 @@ class Gates {
     cuda::count_statistics(work(), {routing_.tokens, routing_.experts, routing_.choices, expert(), data(probabilities_),
                                     data(log_sums_), statistics_.as<double>()});
   }
-  void go_back() const {
+  void run_gate_backward() const {
     const cuda::GateGradient gradient{.d_weight = data(d_weight_),
                                       .weight = data(routing_.weight),
                                       .probabilities = data(probabilities_),

@@ -12,7 +12,7 @@ constexpr int64_t kGateTokens = 16384;     // tokens in a batch of a real layer
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const cpu::UseThreads threads(cpu::usable_core_count());  // for drawing and checking data
+  const cpu::ThreadCountScope threads(cpu::usable_core_count());  // for drawing and checking data
   const auto device = make_cuda_layer_device();
   const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());

@@ -35,7 +35,7 @@ class Stopwatch {
   static constexpr int kColdRuns = 5, kWarmRuns = 20;
   static constexpr double kWarmS = 5e-3;
 
-  double between(const std::function<void()>& run) const {
+  double time_once(const std::function<void()>& run) const {
     MOE_CHECK_CUDA(cudaEventRecord(begin_, stream_));
     run();
     MOE_CHECK_CUDA(cudaEventRecord(end_, stream_));
@@ -50,14 +50,14 @@ class Stopwatch {
     double sum = 0;
     for (int i = 0; i < kColdRuns; ++i) {
       MOE_CHECK_CUDA(cudaMemsetAsync(flushed_.view().data(), i, static_cast<size_t>(flushed_.view().bytes()), stream_));
-      sum += between(run);
+      sum += time_once(run);
     }
     return sum / kColdRuns;
   }
   // Returns the mean of consecutive runs, as many as take some milliseconds.
   double warm_seconds(const std::function<void()>& run) const {
-    const int runs = std::clamp(static_cast<int>(kWarmS / between(run)), 1, kWarmRuns);
-    return between([&] {
+    const int runs = std::clamp(static_cast<int>(kWarmS / time_once(run)), 1, kWarmRuns);
+    return time_once([&] {
              for (int i = 0; i < runs; ++i) run();
            }) /
            runs;

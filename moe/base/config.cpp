@@ -15,7 +15,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostTomlBytes = 16 << 20;  // the tree of a text takes 50 times its bytes
+constexpr size_t kMaxTomlBytes = 16 << 20;  // the tree of a text takes 50 times its bytes
 
 ConfigValue value_of(const toml::node& node);
 
@@ -79,15 +79,15 @@ ConfigFile parse_toml(std::string_view text, const std::string& path) {
 
 ConfigFile read_toml(const std::string& path) {
   const std::string text = text_of_file(path, "a TOML file");
-  require<BadInput>(text.size() <= kMostTomlBytes, "{}: found {} bytes, expected a TOML file of {} at most", path,
-                    text.size(), kMostTomlBytes);
+  require<BadInput>(text.size() <= kMaxTomlBytes, "{}: found {} bytes, expected a TOML file of {} at most", path,
+                    text.size(), kMaxTomlBytes);
   return parse_toml(text, path);
 }
 
 namespace {
 
 // Returns the position after a string that begins at `at`, or the end of the text.
-size_t behind_string(std::string_view text, size_t at) {
+size_t end_of_string(std::string_view text, size_t at) {
   const char quote = text[at];
   const std::string three(3, quote);
   const bool lines = text.substr(at, 3) == three;
@@ -112,7 +112,7 @@ void check_toml_levels(std::string_view text, const std::string& path) {
     if (c == '#') {
       i = std::min(text.find('\n', i), text.size());
     } else if (c == '"' || c == '\'') {
-      i = behind_string(text, i);
+      i = end_of_string(text, i);
     } else {
       if (c == '[' || c == '{') {
         open.push_back(dots + 1);
@@ -125,9 +125,9 @@ void check_toml_levels(std::string_view text, const std::string& path) {
       // A value contains at most one dot, so dots can be counted until the next key.
       if (c == '.') ++dots;
       if (c == '\n' || c == ',') dots = 0;
-      if (levels + dots > kMostLevels)
+      if (levels + dots > kMaxLevels)
         bad_input("{}:{}: found values nested deeper than {} levels, expected fewer", path,
-                  1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i), '\n'), kMostLevels);
+                  1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i), '\n'), kMaxLevels);
       ++i;
     }
   }

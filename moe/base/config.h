@@ -39,7 +39,7 @@ struct ConfigEntry {
 /// Returns the value as a person reads it, on one line and of bounded length: "'fast'", "-3", "a list of 2".
 std::string describe(const ConfigValue& value);
 /// Returns `text` in quotes, on one line, cut to 60 characters; control characters and broken UTF-8 show as '?'.
-std::string shown(std::string_view text);
+std::string quoted_text(std::string_view text);
 
 /// Returns whether the text has only letters, digits and . _ : + - @, so that it can be part of keys and file names.
 bool is_name(std::string_view text);
@@ -60,12 +60,12 @@ ConfigFile parse_json(std::string_view text, const std::string& path);
 
 /// Closed or open limits of a number; `above` excludes its value.
 struct Limits {
-  double least = -std::numeric_limits<double>::infinity();
-  double most = std::numeric_limits<double>::infinity();
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
   double above = -std::numeric_limits<double>::infinity();
 };
 inline constexpr Limits kPositive{.above = 0};
-inline constexpr Limits kNonNegative{.least = 0};
+inline constexpr Limits kNonNegative{.min = 0};
 
 /// Reads the typed keys of one table, with limits. A key outside `known` is an error at once, so that a misspelt key is
 /// reported itself, not as a missing key. Numbers must be finite. A reader holds views: the file must outlive it.
@@ -134,7 +134,7 @@ class TableReader {
 
 // The maximum nesting depth of JSON and TOML values, because trees of values are read by recursion.
 
-inline constexpr int kMostLevels = 100;
+inline constexpr int kMaxLevels = 100;
 
 /// Throws BadInput "PATH:LINE: ..." if tables and lists of a TOML text are nested too deep, or a key has too many
 /// parts: the parser itself has no limit for keys.

@@ -22,7 +22,7 @@ bool holds_configs(const fs::path& folder) {
 }
 
 // Returns the folder above the program's own file, or the one set when the program was built.
-std::optional<fs::path> own_configs() {
+std::optional<fs::path> installed_configs() {
   std::error_code error;
   fs::path above = fs::read_symlink("/proc/self/exe", error).parent_path();
   for (; !error && above.has_relative_path(); above = above.parent_path())
@@ -35,7 +35,7 @@ std::optional<fs::path> own_configs() {
 constexpr std::string_view kEnding = ".toml";
 
 // Returns the word for a file of the folder in messages: "cluster" for "clusters".
-std::string_view what_is_in(std::string_view folder) {
+std::string_view kind_of_folder(std::string_view folder) {
   if (folder == "ci") return "cases";
   if (folder == "papers/assume") return "assumptions";
   return folder.ends_with('s') ? folder.substr(0, folder.size() - 1) : folder;
@@ -46,17 +46,17 @@ std::string_view what_is_in(std::string_view folder) {
 std::string config_dir() {
   if (const char* chosen = std::getenv("MOETUNE_CONFIG_DIR"); chosen && *chosen) {
     require<BadInput>(holds_configs(chosen), "MOETUNE_CONFIG_DIR: found {}, expected a folder with clusters/ in it",
-                      shown(chosen));
+                      quoted_text(chosen));
     return chosen;
   }
-  if (const std::optional<fs::path> found = own_configs()) return *found;
+  if (const std::optional<fs::path> found = installed_configs()) return *found;
   bad_input("configs: found no such folder at {} or above the program, expected it there or in MOETUNE_CONFIG_DIR",
-            shown(MOETUNE_CONFIG_DIR));
+            quoted_text(MOETUNE_CONFIG_DIR));
 }
 
 std::string program_word() {
   static const bool in_checkout = [] {  // computed once, although the help of each command asks
-    const std::optional<fs::path> configs = own_configs();
+    const std::optional<fs::path> configs = installed_configs();
     return configs && fs::is_regular_file(configs->parent_path() / "moetune");
   }();
   return in_checkout ? "./moetune" : "moetune";
@@ -77,7 +77,7 @@ std::optional<std::string> known_config(const std::string& folder, const std::st
   const fs::path named = fs::path(config_dir()) / folder / fmt::format("{}{}", name_or_path, kEnding);
   std::error_code error;
   if (!name_or_path.empty() && fs::is_regular_file(named, error)) {
-    log_decision(fmt::format("{} {} is {}", what_is_in(folder), name_or_path, named.string()));
+    log_decision(fmt::format("{} {} is {}", kind_of_folder(folder), name_or_path, named.string()));
     return named.string();
   }
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
@@ -91,7 +91,7 @@ std::string find_config(const std::string& folder, const std::string& name_or_pa
   names.insert(names.end(), besides.begin(), besides.end());
   std::ranges::sort(names);
   const std::vector<std::string_view> known(names.begin(), names.end());
-  bad_input("{}: found {}, expected a file or one of: {}{}", what_is_in(folder), shown(name_or_path),
+  bad_input("{}: found {}, expected a file or one of: {}{}", kind_of_folder(folder), quoted_text(name_or_path),
             fmt::join(known, ", "), suggestion(name_or_path, known));
 }
 

@@ -26,9 +26,9 @@
 namespace moe {
 namespace {
 
-std::atomic<int64_t> most_input{kDefaultMostInput};
+std::atomic<int64_t> max_input{kDefaultMostInput};
 
-constexpr int kMostBlanks = 1 << 20;  // most blanks skipped at a file's start
+constexpr int kMaxBlanks = 1 << 20;  // most blanks skipped at a file's start
 
 using File = std::unique_ptr<gzFile_s, int (*)(gzFile)>;
 
@@ -48,7 +48,7 @@ const Bytef* bytes_of(std::string_view text) { return reinterpret_cast<const Byt
 
 }  // namespace
 
-void set_most_input(int64_t bytes) { most_input = bytes; }
+void set_most_input(int64_t bytes) { max_input = bytes; }
 
 std::string text_of_file(const std::string& path, std::string_view expected) {
   constexpr unsigned kPiece = 1 << 20;
@@ -61,7 +61,7 @@ std::string text_of_file(const std::string& path, std::string_view expected) {
     text.resize(before + kPiece);
     read = gzread(file.get(), text.data() + before, kPiece);
     text.resize(before + static_cast<size_t>(std::max(0, read)));
-    const int64_t most = most_input;
+    const int64_t most = max_input;
     require<InputTooLarge>(std::cmp_less_equal(text.size(), most),
                            "{}: found more than {} ({} bytes), unpacked, expected {} of at most that", path,
                            human_bytes(static_cast<double>(most)), most, expected);
@@ -92,7 +92,7 @@ char first_letter(const std::string& path) {
   const File file = opened(path);
   int letter = file == nullptr ? -1 : gzgetc(file.get());
   for (int blanks = 0; letter == ' ' || (letter >= '\t' && letter <= '\r'); letter = gzgetc(file.get()))
-    if (++blanks > kMostBlanks) return '\0';
+    if (++blanks > kMaxBlanks) return '\0';
   return letter < 0 ? '\0' : static_cast<char>(letter);
 }
 
@@ -147,7 +147,7 @@ namespace fs = std::filesystem;
 namespace moe {
 namespace {
 
-constexpr int kMostLinks = 40;  // the limit of Linux
+constexpr int kMaxLinks = 40;  // the limit of Linux
 constexpr size_t kBufferBytes = 1 << 16;
 
 /// The error number of a failed system call, until it becomes a message.
@@ -219,7 +219,7 @@ struct Target {
 Target target_of(fs::path path) {
   std::error_code error;
   for (int links = 0; fs::is_symlink(fs::symlink_status(path, error)); ++links) {
-    if (links == kMostLinks) throw SystemError{ELOOP};
+    if (links == kMaxLinks) throw SystemError{ELOOP};
     const fs::path folder = fs::canonical(path.has_parent_path() ? path.parent_path() : ".", error);
     if (folder == fs::path("/proc") / std::to_string(::getpid()) / "fd") return {path, std::stoi(path.filename())};
     path = folder / fs::read_symlink(path, error);  // an absolute link replaces `folder`

@@ -58,7 +58,7 @@ JsonOutline json_outline(std::string_view text) {
       i += c == '\\';
     } else if (c == '[' || c == '{') {
       ++outline.values;
-      if (++outline.open_levels > kMostLevels && !outline.deep_byte) outline.deep_byte = i + 1;
+      if (++outline.open_levels > kMaxLevels && !outline.deep_byte) outline.deep_byte = i + 1;
     } else if (c == ']' || c == '}') {
       outline.open_levels -= outline.open_levels > 0;
     } else if (c == ',') {
@@ -73,9 +73,9 @@ void check_json_outline(std::string_view text, const std::string& where, bool wh
   const JsonOutline outline = json_outline(text);
   if (outline.deep_byte)
     bad_input("{}: found values nested deeper than {} levels, expected fewer", place(text, where, *outline.deep_byte),
-              kMostLevels);
-  require<BadInput>(!whole || outline.values <= kMostValues, "{}: found about {} values, expected {} at most", where,
-                    outline.values, kMostValues);
+              kMaxLevels);
+  require<BadInput>(!whole || outline.values <= kMaxValues, "{}: found about {} values, expected {} at most", where,
+                    outline.values, kMaxValues);
 }
 
 void refuse_bad_json(std::string_view text, const std::string& where, std::string_view expected) {
@@ -87,7 +87,7 @@ void refuse_bad_json(std::string_view text, const std::string& where, std::strin
   if (byte > end) bad_input("{}: found the end of the text, expected {}", place(text, where, end + 1), expected);
   const size_t first = byte - std::min(byte, kShownBefore);
   bad_input("{}: found bad syntax at {}, expected {}", place(text, where, byte),
-            shown(text.substr(first, byte - first)), expected);
+            quoted_text(text.substr(first, byte - first)), expected);
 }
 
 void repair_json_strings(std::string& text) {

@@ -21,12 +21,12 @@ inline std::string document_text(const Json& document) {
 
 // Reads JSON from users and other programs: depth and number of values are limited, and errors name their position.
 
-inline constexpr size_t kMostValues = 4'000'000;  // values of one document that may be in memory at the same time
+inline constexpr size_t kMaxValues = 4'000'000;  // values of one document that may be in memory at the same time
 
 /// The size and depth of a JSON text, counted without regard to its grammar.
 struct JsonOutline {
   size_t values = 0;                // upper bound on the number of values
-  std::optional<size_t> deep_byte;  // the first byte that is deeper than kMostLevels levels, counted from 1
+  std::optional<size_t> deep_byte;  // the first byte that is deeper than kMaxLevels levels, counted from 1
   size_t open_levels = 0;           // levels that are still open at the end of the text
 };
 JsonOutline json_outline(std::string_view text);
@@ -53,8 +53,8 @@ AnyJson json_from(std::string_view text, const std::string& where, std::string_v
     size_t values = 0;
     std::vector<size_t> values_before;  // by open object, the number of values before it
     const auto counted = [&](int depth, typename AnyJson::parse_event_t event, AnyJson& parsed) {
-      require<BadInput>(++values <= kMostValues, "{}: found more than {} values to keep, expected fewer", where,
-                        kMostValues);
+      require<BadInput>(++values <= kMaxValues, "{}: found more than {} values to keep, expected fewer", where,
+                        kMaxValues);
       if (event == AnyJson::parse_event_t::object_start) values_before.push_back(values);
       const bool kept = keep(depth, event, parsed);
       if (event == AnyJson::parse_event_t::object_end) {
@@ -74,7 +74,7 @@ AnyJson json_from(std::string_view text, const std::string& where, std::string_v
 template <class AnyJson = Json>
 std::optional<AnyJson> json_if_valid(std::string_view text) {
   const JsonOutline outline = json_outline(text);
-  if (outline.deep_byte || outline.values > kMostValues) return std::nullopt;
+  if (outline.deep_byte || outline.values > kMaxValues) return std::nullopt;
   AnyJson json = AnyJson::parse(text, nullptr, false);
   if (json.is_discarded()) return std::nullopt;
   return json;

@@ -64,7 +64,7 @@ void LaunchBoard::post_failure(const std::string& what) {
   page_->failed = 1;
 }
 
-bool LaunchBoard::first_to_say(const std::string& what) {
+bool LaunchBoard::is_first_report(const std::string& what) {
   int nobody = 0;
   if (page_->speaking.compare_exchange_strong(nobody, 1)) {
     what.copy(page_->first_said, sizeof(Page::first_said) - 1);

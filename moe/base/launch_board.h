@@ -26,7 +26,7 @@ class LaunchBoard {
   void post_failure(const std::string& what);
   std::optional<std::string> failure() const;
   /// Returns true unless the first message that any process reported has the same text.
-  bool first_to_say(const std::string& what);
+  bool is_first_report(const std::string& what);
 
   /// The environment variable that passes the descriptor to a process.
   static constexpr const char* kVariable = "MOETUNE_LAUNCH_BOARD";

@@ -14,7 +14,7 @@ namespace {
 using spdlog::level::level_enum;
 
 // Most bytes of a line that are shown. Longer lines mostly consist of a value from a flag or a file.
-constexpr size_t kMostShown = 4000, kShownStart = 1000, kShownEnd = 400;
+constexpr size_t kMaxShown = 4000, kShownStart = 1000, kShownEnd = 400;
 
 void set_format(spdlog::sinks::sink& sink, const std::string& pattern, const char* end_of_line) {
   sink.set_formatter(
@@ -33,14 +33,14 @@ spdlog::logger& lines() {
   return logger;
 }
 
-spdlog::logger& as_is() {
+spdlog::logger& raw_logger() {
   static spdlog::logger& logger = stderr_logger("%v", "");
   return logger;
 }
 
 // Replaces characters from a flag or file that would move a terminal's cursor or begin a new line.
 std::string one_line(std::string_view text) {
-  if (text.size() <= kMostShown) return printable(text);
+  if (text.size() <= kMaxShown) return printable(text);
   return printable(text.substr(0, kShownStart)) + " ... " + printable(text.substr(text.size() - kShownEnd));
 }
 
@@ -51,7 +51,7 @@ void set_log_level(LogLevel most) {
                            : most == LogLevel::progress ? level_enum::info
                                                         : level_enum::debug;
   lines().set_level(level);
-  as_is().set_level(level);
+  raw_logger().set_level(level);
 }
 
 void set_log_rank(std::optional<int> rank) {
@@ -63,6 +63,6 @@ void log_error(const std::string& text) { lines().error(one_line(text)); }
 void log_warning(const std::string& text) { lines().warn("warning: " + one_line(text)); }
 void log_info(const std::string& text) { lines().info(one_line(text)); }
 void log_decision(const std::string& text) { lines().debug(one_line(text)); }
-void log_progress(const std::string& text) { as_is().info(text); }
+void log_progress(const std::string& text) { raw_logger().info(text); }
 
 }  // namespace moe

@@ -71,7 +71,7 @@ struct Named {
 
 /// Returns whether row i of `table` belongs to enumerator i, which is its `key`.
 template <class Table, class Row, class Enum>
-constexpr bool in_enum_order(const Table& table, Enum Row::*key) {
+constexpr bool is_in_enum_order(const Table& table, Enum Row::*key) {
   size_t i = 0;
   return std::ranges::all_of(table, [&](const auto& row) { return static_cast<size_t>(row.*key) == i++; });
 }

@@ -10,13 +10,13 @@ bool is_ignored(int signal) {
 
 }  // namespace
 
-HeldSignals::HeldSignals() {
-  sigemptyset(&held_);
+BlockedSignals::BlockedSignals() {
+  sigemptyset(&blocked_);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP})
-    if (!is_ignored(signal)) sigaddset(&held_, signal);
+    if (!is_ignored(signal)) sigaddset(&blocked_, signal);
   if (is_ignored(SIGCHLD)) std::signal(SIGCHLD, SIG_DFL);  // else the kernel discards how a child ended
-  sigaddset(&held_, SIGCHLD);
-  sigprocmask(SIG_BLOCK, &held_, &before_);
+  sigaddset(&blocked_, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &blocked_, &previous_);
 }
 
 }  // namespace moe

@@ -11,18 +11,18 @@ inline constexpr std::chrono::seconds kGrace{3};
 /// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; they stay pending until they are
 /// read. Ignored signals (as nohup sets them) stay ignored, because blocked ones would become pending. SIGCHLD is never
 /// left ignored.
-class HeldSignals {
+class BlockedSignals {
  public:
-  HeldSignals();
-  ~HeldSignals() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
+  BlockedSignals();
+  ~BlockedSignals() { sigprocmask(SIG_SETMASK, &previous_, nullptr); }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
   /// Unblocks the signals, which a child process needs.
-  void release() const { sigprocmask(SIG_UNBLOCK, &held_, nullptr); }
-  const sigset_t& set() const { return held_; }
+  void unblock() const { sigprocmask(SIG_UNBLOCK, &blocked_, nullptr); }
+  const sigset_t& set() const { return blocked_; }
 
  private:
-  sigset_t held_{}, before_{};
+  sigset_t blocked_{}, previous_{};
 };
 
 }  // namespace moe

@@ -16,8 +16,8 @@ namespace moe {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-constexpr double kKiB = 1024, kMostKiB = 0x1p50;
-constexpr size_t kAtOnce = 4096;  // most bytes that the kernel returns from such a file in one read
+constexpr double kKiB = 1024, kMaxKiB = 0x1p50;
+constexpr size_t kMaxReadBytes = 4096;  // most bytes that the kernel returns from such a file in one read
 
 std::string_view trimmed(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
@@ -41,7 +41,7 @@ std::optional<std::string> SystemFiles::text(const std::string& path, size_t mos
   ssize_t got = 0;
   do {
     const size_t size = text.size();
-    text.resize(std::min(size + kAtOnce, most));
+    text.resize(std::min(size + kMaxReadBytes, most));
     do got = ::read(file, text.data() + size, text.size() - size);
     while (got < 0 && errno == EINTR);
     text.resize(size + static_cast<size_t>(std::max<ssize_t>(got, 0)));
@@ -53,7 +53,7 @@ std::optional<std::string> SystemFiles::text(const std::string& path, size_t mos
 }
 
 std::optional<double> SystemFiles::number(const std::string& path) const {
-  const auto found = text(path, kAtOnce);
+  const auto found = text(path, kMaxReadBytes);
   return found ? leading_number(*found) : std::nullopt;
 }
 
@@ -110,7 +110,7 @@ std::vector<std::string> words_in(std::string_view text) {
 
 std::optional<CpuTimes> cpu_times(const SystemFiles& files) {
   // cpu user nice system idle iowait irq softirq steal ...: user includes the time of our own guests.
-  const std::string stat = files.text("/proc/stat", kAtOnce).value_or("");
+  const std::string stat = files.text("/proc/stat", kMaxReadBytes).value_or("");
   const auto words = words_in(std::string_view(stat).substr(0, stat.find('\n')));
   if (words.size() < 5 || words[0] != "cpu") return {};
   CpuTimes times;
@@ -130,7 +130,7 @@ int64_t online_cores(const SystemFiles& files) {
 std::optional<double> memory_bytes(const SystemFiles& files, std::string_view key) {
   const auto value = value_of_key(files.text("/proc/meminfo").value_or(""), key);
   const auto kib = value ? leading_number(*value) : std::nullopt;
-  return kib && *kib >= 0 && *kib < kMostKiB ? std::optional(*kib * kKiB) : std::nullopt;
+  return kib && *kib >= 0 && *kib < kMaxKiB ? std::optional(*kib * kKiB) : std::nullopt;
 }
 
 std::optional<double> pressure_of(const SystemFiles& files, const std::string& resource) {

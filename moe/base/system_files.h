@@ -13,9 +13,9 @@ class SystemFiles {
  public:
   explicit SystemFiles(std::string root = "") : root_(std::move(root)) {}
 
-  static constexpr size_t kMost = 1 << 20;
+  static constexpr size_t kMax = 1 << 20;
   /// Returns the text of a file, at most `most` bytes of it, without blanks at its end; none if it can't be read.
-  std::optional<std::string> text(const std::string& path, size_t most = kMost) const;
+  std::optional<std::string> text(const std::string& path, size_t most = kMax) const;
   /// Returns the number that the file begins with; none if the file is missing or begins with no number.
   std::optional<double> number(const std::string& path) const;
   /// Returns the names in a folder, sorted; empty if there is no such folder.

@@ -16,8 +16,8 @@ bool is_number(const std::string& cell) {
   return !cell.empty() && (cell == "-" || cell.find_first_of("0123456789") == (cell[0] == '-' || cell[0] == '+'));
 }
 
-constexpr size_t kIndent = 1, kAround = 2;  // blanks before a line, and around a cell
-constexpr size_t kFolded = 4;               // indent of the continuation of a line under the table
+constexpr size_t kIndent = 1, kCellPadding = 2;  // blanks before a line, and around a cell
+constexpr size_t kFolded = 4;                    // indent of the continuation of a line under the table
 
 // Returns whether columns of `used` characters, blanks around them included, fit. The last blank is not printed.
 bool fits(size_t used, std::optional<int> most) { return !most || used <= static_cast<size_t>(*most) + 1; }
@@ -26,13 +26,13 @@ bool fits(size_t used, std::optional<int> most) { return !most || used <= static
 std::vector<std::vector<size_t>> blocks_of(const std::vector<size_t>& columns, const std::vector<size_t>& width,
                                            std::optional<int> most) {
   std::vector<std::vector<size_t>> blocks{{0}};
-  size_t used = kIndent + width[0] + kAround;
+  size_t used = kIndent + width[0] + kCellPadding;
   for (const size_t c : columns) {
     if (c == 0) continue;
-    used += width[c] + kAround;
+    used += width[c] + kCellPadding;
     if (!fits(used, most) && blocks.back().size() > 1) {
       blocks.push_back({0});
-      used = kIndent + width[0] + width[c] + 2 * kAround;
+      used = kIndent + width[0] + width[c] + 2 * kCellPadding;
     }
     blocks.back().push_back(c);
   }
@@ -69,18 +69,18 @@ std::vector<bool> Table::numbers() const {
   return numbers;
 }
 
-std::pair<std::vector<size_t>, std::vector<std::string>> Table::kept(const std::vector<size_t>& width,
-                                                                     std::optional<int> most) const {
+std::pair<std::vector<size_t>, std::vector<std::string>> Table::visible_columns(const std::vector<size_t>& width,
+                                                                                std::optional<int> most) const {
   std::vector<size_t> columns(width.size());
   std::iota(columns.begin(), columns.end(), size_t{0});
   size_t used = kIndent;
-  for (const size_t w : width) used += w + kAround;
+  for (const size_t w : width) used += w + kCellPadding;
   std::vector<std::string> left_out;
   for (const std::string& name : optional_) {
     if (fits(used, most)) break;
     const auto place = std::ranges::find_if(columns, [&](size_t c) { return c > 0 && rows_.front()[c] == name; });
     if (place == columns.end()) continue;
-    used -= width[*place] + kAround;
+    used -= width[*place] + kCellPadding;
     columns.erase(place);
     left_out.push_back(name);
   }
@@ -102,7 +102,7 @@ std::string Table::text(std::optional<int> most) const {
     cells.erase(cells.find_last_not_of(' ') + 1);
     text += cells + '\n';
   };
-  const auto [shown, left_out] = kept(width, most);
+  const auto [shown, left_out] = visible_columns(width, most);
   std::vector<size_t> rows;                           // rows that are shown
   std::map<size_t, std::vector<std::string>> equals;  // by shown row, the names of the rows that equal it
   for (size_t r = 1; r < rows_.size(); ++r) {
@@ -123,7 +123,7 @@ std::string Table::text(std::optional<int> most) const {
     named.push_back(fmt::format("{} as {}", fmt::join(others, ", "), rows_[first][0]));
   if (!named.empty())
     text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded,
-                        most.value_or(kMostColumns)) +
+                        most.value_or(kMaxColumns)) +
             '\n';
   if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;

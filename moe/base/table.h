@@ -23,7 +23,7 @@ class Table {
   const std::vector<std::vector<std::string>>& rows() const { return rows_; }
   /// Names the columns that a narrow output leaves out, the least important first. A line names the columns left out
   /// and `shows_all`, the flag or action that shows them.
-  void leave_out_first(std::vector<std::string> columns, std::string_view shows_all) {
+  void hide_first(std::vector<std::string> columns, std::string_view shows_all) {
     optional_ = std::move(columns);
     shows_all_ = shows_all;
   }
@@ -34,7 +34,7 @@ class Table {
     shows_all_ = shows_all;
   }
   /// Returns the lines joined by newlines, each indented by two blanks, with a rule under the header. If the table is
-  /// wider than `most`, columns are left out as leave_out_first() says, and a line names them; those that still do not
+  /// wider than `most`, columns are left out as hide_first() says, and a line names them; those that still do not
   /// fit follow in tables below, each with the first column. For files, pass none: their width is unlimited.
   std::string text(std::optional<int> most = output_columns()) const;
   /// Returns the rows as a table of Markdown.
@@ -44,8 +44,8 @@ class Table {
   /// Returns for each column whether it contains only numbers, which are right-aligned.
   std::vector<bool> numbers() const;
   /// Returns the columns to show, and the names of those that are left out.
-  std::pair<std::vector<size_t>, std::vector<std::string>> kept(const std::vector<size_t>& width,
-                                                                std::optional<int> most) const;
+  std::pair<std::vector<size_t>, std::vector<std::string>> visible_columns(const std::vector<size_t>& width,
+                                                                           std::optional<int> most) const;
 
   std::vector<std::vector<std::string>> rows_;
   std::vector<std::string> optional_;

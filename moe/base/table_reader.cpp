@@ -13,18 +13,17 @@ constexpr size_t kShownText = 60;                                // characters o
 constexpr std::string_view kTable[] = {"an object", "a table"};  // in JSON; in files that have lines
 
 bool within(double number, const Limits& limits) {
-  return std::isfinite(number) && number >= limits.least && number <= limits.most && number > limits.above;
+  return std::isfinite(number) && number >= limits.min && number <= limits.max && number > limits.above;
 }
 
 // `kind`: "a number", "a whole number".
 std::string expectation(std::string_view kind, const Limits& limits) {
-  if (limits.least == limits.most) return fmt::format("the {} {}", kind.substr(2), limits.least);
+  if (limits.min == limits.max) return fmt::format("the {} {}", kind.substr(2), limits.min);
   std::string out(kind);
   if (std::isfinite(limits.above)) out += fmt::format(" > {}", limits.above);
-  if (std::isfinite(limits.least)) out += fmt::format(" >= {}", limits.least);
-  if (std::isfinite(limits.most))
-    out +=
-        fmt::format("{} <= {}", std::isfinite(limits.above) || std::isfinite(limits.least) ? " and" : "", limits.most);
+  if (std::isfinite(limits.min)) out += fmt::format(" >= {}", limits.min);
+  if (std::isfinite(limits.max))
+    out += fmt::format("{} <= {}", std::isfinite(limits.above) || std::isfinite(limits.min) ? " and" : "", limits.max);
   return out;
 }
 
@@ -46,7 +45,7 @@ const ConfigValue* ConfigValue::find(std::string_view key) const {
   return nullptr;
 }
 
-std::string shown(std::string_view text) {
+std::string quoted_text(std::string_view text) {
   std::string out = "'";
   for (const unsigned char c : text.substr(0, kShownText)) out += c < 0x20 || c >= 0x7f ? '?' : static_cast<char>(c);
   return out + (text.size() > kShownText ? "...'" : "'");
@@ -63,7 +62,7 @@ std::string describe(const ConfigValue& value) {
       return text.find_first_not_of("-0123456789") == std::string::npos ? text + ".0" : text;
     }
     case ConfigKind::text:
-      return shown(value.text);
+      return quoted_text(value.text);
     case ConfigKind::list:
       return fmt::format("a list of {}", value.items.size());
     case ConfigKind::table:
@@ -87,7 +86,8 @@ TableReader::TableReader(const std::string& path, std::string prefix, const Conf
   for (const auto& [key, value] : table.entries)
     if (std::find(known.begin(), known.end(), key) == known.end())
       bad_input("{}: {}: found unknown key {}, expected one of: {}{}", place(path, value.line),
-                is_name(key) ? full(key) : prefix_ + "?", shown(key), fmt::join(known, ", "), suggestion(key, known));
+                is_name(key) ? full(key) : prefix_ + "?", quoted_text(key), fmt::join(known, ", "),
+                suggestion(key, known));
 }
 
 std::string TableReader::full(std::string_view key) const { return prefix_ + std::string(key); }

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr int kLeastColumns = 40;
+constexpr int kMinColumns = 40;
 
 }  // namespace
 
@@ -22,12 +22,12 @@ std::optional<int> output_columns() {
     const std::string_view text = columns;
     int set = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), set);
-    if (error == std::errc{} && end == text.data() + text.size() && set > 0) return std::max(kLeastColumns, set);
+    if (error == std::errc{} && end == text.data() + text.size() && set > 0) return std::max(kMinColumns, set);
   }
   winsize size{};
   if (::isatty(STDOUT_FILENO) != 1 || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
     return std::nullopt;
-  return std::max<int>(kLeastColumns, size.ws_col);
+  return std::max<int>(kMinColumns, size.ws_col);
 }
 
 int limited_output_columns(int max_columns) { return std::min(max_columns, output_columns().value_or(max_columns)); }
@@ -68,7 +68,7 @@ constexpr double kTellingOfKind = 0.2;  // from this share of a kind on, only it
 
 }  // namespace
 
-void MeasuredWork::did(const std::string& kind, double amount, double seconds) {
+void MeasuredWork::record_done(const std::string& kind, double amount, double seconds) {
   Kind& of = kinds_[kind];
   of.open = std::max(0.0, of.open - amount);
   of.done += amount;
@@ -81,7 +81,7 @@ double MeasuredWork::seconds() const {
   return sum;
 }
 
-std::optional<double> MeasuredWork::left_s() const {
+std::optional<double> MeasuredWork::remaining_s() const {
   double done = 0, left = 0;
   for (const auto& [name, kind] : kinds_) done += kind.done;
   if (done <= 0) return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<double> MeasuredWork::left_s() const {
 }
 
 double MeasuredWork::share() const {
-  const std::optional<double> left = left_s();
+  const std::optional<double> left = remaining_s();
   const double all = left ? seconds() + *left : 0;
   return all > 0 ? seconds() / all : 0;
 }
@@ -117,7 +117,7 @@ void Progress::at(double share) {
   if (elapsed_s() - shown_s_ >= (terminal_ ? kTerminalEveryS : kLogEveryS)) show(share, false);
 }
 
-void Progress::done() { show(1, true); }
+void Progress::finish() { show(1, true); }
 
 void Progress::show(double share, bool last) {
   shown_s_ = elapsed_s();

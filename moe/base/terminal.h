@@ -18,7 +18,7 @@ void widen_output();
 inline constexpr int kWidened = 1000000;
 
 /// The most columns of help, answers and lines under tables, however wide the output is.
-inline constexpr int kMostColumns = 120;
+inline constexpr int kMaxColumns = 120;
 /// Returns the width of the output in columns, but at most `max_columns`.
 int limited_output_columns(int max_columns);
 
@@ -38,9 +38,9 @@ class MeasuredWork {
   /// Returns the amount of work of a kind that is left, for the caller to set or raise.
   double& open(const std::string& kind) { return kinds_[kind].open; }
   /// Records that `amount` of the open work of a kind was done in `seconds`.
-  void did(const std::string& kind, double amount, double seconds);
+  void record_done(const std::string& kind, double amount, double seconds);
   /// Returns the seconds that the open work will take; none before any work is done.
-  std::optional<double> left_s() const;
+  std::optional<double> remaining_s() const;
   /// Returns the share of the total time that has passed, in [0, 1]; 0 before any work is done.
   double share() const;
 
@@ -59,7 +59,7 @@ class Progress {
   explicit Progress(std::string what, std::optional<double> expected_s = {});
   /// Shows that `share` of the work, in [0, 1], is done, unless the line was updated just before.
   void at(double share);
-  void done();
+  void finish();
 
   /// Returns the text that is shown for a share, without the time left if the share is too small to estimate it and
   /// there is no expected time.

@@ -13,12 +13,12 @@
 namespace moe {
 namespace {
 
-struct Lead {
+struct LeadByte {
   unsigned char mask, bits;
   size_t size;
   uint32_t least;  // least code point of this length; a smaller one is an overlong encoding
 };
-constexpr std::array<Lead, 4> kLeads{
+constexpr std::array<LeadByte, 4> kLeadBytes{
     {{0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}}};
 
 struct Character {
@@ -29,7 +29,7 @@ struct Character {
 Character first_character(std::string_view text) {
   if (text.empty()) return {};
   const auto first = static_cast<unsigned char>(text[0]);
-  for (const Lead& lead : kLeads) {
+  for (const LeadByte& lead : kLeadBytes) {
     if ((first & lead.mask) != lead.bits) continue;
     if (text.size() < lead.size) return {};
     uint32_t code = first & static_cast<unsigned char>(~lead.mask);
@@ -80,9 +80,9 @@ std::string shell_word(const std::string& word) {
 
 namespace {
 
-constexpr size_t kMostSuggested = 3;  // names suggested at most
-constexpr size_t kTellingPart = 3;    // least letters of a part of a name: shorter ones are in many
-constexpr size_t kTellingStart = 2;   // least letters of a name's start that is compared
+constexpr size_t kMaxSuggested = 3;  // names suggested at most
+constexpr size_t kTellingPart = 3;   // least letters of a part of a name: shorter ones are in many
+constexpr size_t kTellingStart = 2;  // least letters of a name's start that is compared
 
 using Names = std::vector<std::string_view>;
 using Words = std::vector<std::string>;
@@ -102,7 +102,7 @@ size_t edits(std::string_view a, std::string_view b) {
   return now.back();
 }
 
-Names of_fewest_edits(std::string_view name, std::span<const std::string_view> known) {
+Names closest_by_edits(std::string_view name, std::span<const std::string_view> known) {
   size_t least = std::max<size_t>(1, name.size() / 3);
   Names nearest;
   for (const std::string_view other : known) {
@@ -151,7 +151,7 @@ bool is_within(const Words& words, const Words& other) {
                                             fmt::format("{}", fmt::join(other, "")).find(letters) != std::string::npos);
 }
 
-bool begins_alike(const Words& words, const Words& other) {
+bool begins_with_same_word(const Words& words, const Words& other) {
   return words.front().size() >= kTellingPart && begin_words({words.front()}, other, true);
 }
 
@@ -163,11 +163,11 @@ bool abbreviates(const Words& words, const Words& other) {
          words.back().front() == other.back().front() && number == number_of(other.back());
 }
 
-Names of_parts(std::string_view name, std::span<const std::string_view> known) {
+Names matching_parts(std::string_view name, std::span<const std::string_view> known) {
   Names found;
   const Words words = words_of(name);
   if (words.empty()) return found;
-  for (const auto alike : {begins, is_within, begins_alike, abbreviates}) {
+  for (const auto alike : {begins, is_within, begins_with_same_word, abbreviates}) {
     std::ranges::copy_if(known, std::back_inserter(found), [&](auto other) { return alike(words, words_of(other)); });
     if (!found.empty()) break;
   }
@@ -178,9 +178,9 @@ Names of_parts(std::string_view name, std::span<const std::string_view> known) {
 }  // namespace
 
 std::string suggestion(std::string_view name, std::span<const std::string_view> known) {
-  Names meant = of_fewest_edits(name, known);
-  if (meant.empty()) meant = of_parts(name, known);
-  meant.resize(std::min(meant.size(), kMostSuggested));
+  Names meant = closest_by_edits(name, known);
+  if (meant.empty()) meant = matching_parts(name, known);
+  meant.resize(std::min(meant.size(), kMaxSuggested));
   std::string text;
   for (size_t i = 0; i < meant.size(); ++i)
     text += fmt::format("{}'{}'", i == 0 ? "" : i + 1 == meant.size() ? " or " : ", ", meant[i]);

@@ -17,7 +17,7 @@ constexpr EnumArray<DType, DTypeRow, 4> kDTypes{{{{"float32", DType::float32, 4}
                                                   {"float16", DType::float16, 2},
                                                   {"bfloat16", DType::bfloat16, 2},
                                                   {"float64", DType::float64, 8}}}};
-static_assert(in_enum_order(kDTypes, &DTypeRow::dtype));
+static_assert(is_in_enum_order(kDTypes, &DTypeRow::dtype));
 
 }  // namespace
 

@@ -53,7 +53,7 @@ class Reader {
   const Environment& environment_;
 };
 
-constexpr int kMostRanks = 1 << 20;
+constexpr int kMaxRanks = 1 << 20;
 
 /// Reads a launcher's two variables; returns false if neither is set. Throws BadInput if only one is.
 bool take(Launch& launch, const Launcher& launcher, const Reader& reader) {
@@ -63,8 +63,8 @@ bool take(Launch& launch, const Launcher& launcher, const Reader& reader) {
       has_rank ? std::pair(launcher.rank, launcher.ranks) : std::pair(launcher.ranks, launcher.rank);
   require<BadInput>(has_rank && has_ranks, "{}: found '{}', but {} is not set: expected both of {} or neither", set,
                     *reader.text(set), unset, launcher.name);
-  launch.ranks = *reader.number(launcher.ranks, 1, kMostRanks);
-  launch.rank = *reader.number(launcher.rank, 0, kMostRanks);
+  launch.ranks = *reader.number(launcher.ranks, 1, kMaxRanks);
+  launch.rank = *reader.number(launcher.rank, 0, kMaxRanks);
   require<BadInput>(launch.rank < launch.ranks, "{}: found {}, expected less than {} = {}", launcher.rank, launch.rank,
                     launcher.ranks, launch.ranks);
   launch.by = fmt::format("{} ({})", launcher.name, launcher.rank);
@@ -95,10 +95,10 @@ bool take_slurm(Launch& launch, const Reader& reader) {
 /// Returns how many ranks share our host, according to the launcher; 0 if it does not say.
 int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& reader) {
   if (launcher == nullptr) return 0;
-  if (const auto here = reader.number(launcher->ranks_here, 1, kMostRanks)) return *here;
+  if (const auto here = reader.number(launcher->ranks_here, 1, kMaxRanks)) return *here;
   // srun may use PMI, and then this is the only variable about nodes.
-  if (const auto nodes = reader.number("SLURM_STEP_NUM_NODES", 1, kMostRanks)) return *nodes == 1 ? launch.ranks : 0;
-  const auto nodes = launcher == &kSlurm ? reader.number("SLURM_NNODES", 1, kMostRanks) : std::nullopt;
+  if (const auto nodes = reader.number("SLURM_STEP_NUM_NODES", 1, kMaxRanks)) return *nodes == 1 ? launch.ranks : 0;
+  const auto nodes = launcher == &kSlurm ? reader.number("SLURM_NNODES", 1, kMaxRanks) : std::nullopt;
   return nodes == 1 ? launch.ranks : 0;
 }
 

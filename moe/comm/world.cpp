@@ -29,10 +29,10 @@ std::vector<std::string> gather_from(Communicator& all, const std::string& mine)
 
 }  // namespace
 
-bool is_leader(const World& world) { return world.here().front() == 0; }
+bool is_leader(const World& world) { return world.local_ranks().front() == 0; }
 
 std::vector<std::string> gather(World& world, std::vector<std::string> mine) {
-  const std::vector<int> here = world.here();
+  const std::vector<int> here = world.local_ranks();
   require_equal(mine.size(), here.size(), "texts of the ranks of this process");
   if (here.size() == static_cast<size_t>(world.ranks())) return mine;
   require_equal(here.size(), size_t{1}, "ranks in a process that has only some (gather: all or one)");
@@ -54,7 +54,7 @@ std::vector<std::vector<double>> gather(World& world, const std::vector<std::vec
 }
 
 std::string broadcast(World& world, std::string text) {
-  std::vector<std::string> mine(world.here().size());
+  std::vector<std::string> mine(world.local_ranks().size());
   if (is_leader(world)) mine.front() = std::move(text);
   return gather(world, std::move(mine)).front();
 }

@@ -27,14 +27,15 @@ class World {
   virtual std::string_view backend() const = 0;
   virtual int ranks() const = 0;
   /// Returns the ranks that this process runs, ascending.
-  virtual std::vector<int> here() const = 0;
+  virtual std::vector<int> local_ranks() const = 0;
   virtual const WorldTopology& topology() const = 0;
   /// Returns further settings on which results depend, for records: a library's version and choices.
   virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
 
-  /// Returns the world communicator of `rank`, one of here(). Handles share one group: two streams need two split()s.
+  /// Returns the world communicator of `rank`, one of local_ranks(). Handles share one group: two streams need two
+  /// split()s.
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
-  /// Runs body(rank) on one thread for each rank of here(), and joins them. The first exception (other than the
+  /// Runs body(rank) on one thread for each rank of local_ranks(), and joins them. The first exception (other than the
   /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. If every process throws the
   /// same Unsupported, nothing is ended and each rethrows it: a plan that can't run can't on any of them.
   virtual void run(const std::function<void(int rank)>& body) = 0;
@@ -43,8 +44,8 @@ class World {
 /// Returns whether this process runs rank 0, and so writes files and prints.
 bool is_leader(const World& world);
 
-/// Returns every rank's text, by rank, on all processes; `mine` holds the texts of here(). Blocking; every process
-/// calls it, outside of run().
+/// Returns every rank's text, by rank, on all processes; `mine` holds the texts of local_ranks(). Blocking; every
+/// process calls it, outside of run().
 std::vector<std::string> gather(World& world, std::vector<std::string> mine);
 /// Gathers numbers in the same way; ranks may give different numbers of them.
 std::vector<std::vector<double>> gather(World& world, const std::vector<std::vector<double>>& mine);

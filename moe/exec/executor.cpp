@@ -63,7 +63,7 @@ struct Executor::Impl {
       if (held) lane.hold(start(task.id), pace);
     }
     lane.record(end(task.id));
-    binding.settle(task, lane);
+    binding.finish_task(task, lane);
   }
 
   void issue_contended(const Task& task, Binding& binding, Pace pace) {
@@ -79,7 +79,7 @@ struct Executor::Impl {
   }
 
   void issue_all(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only,
-                 const Contended& contended) noexcept {
+                 const ContentionContext& contended) noexcept {
     try {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
@@ -168,7 +168,7 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
 Executor::~Executor() = default;
 
 const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_least_s, std::optional<Phase> only,
-                              const Contended& contended, const std::function<void()>& issued) {
+                              const ContentionContext& contended, const std::function<void()>& issued) {
   Impl& impl = *impl_;
   const std::vector<Task>& tasks = impl.structure->tasks;
   require<BadInput>(at_least_s.empty() || at_least_s.size() == tasks.size(), "{} paces for {} tasks", at_least_s.size(),
@@ -203,7 +203,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
   require<Unsupported>(!lanes.empty() && lanes.front()->calls_at_once(),
                        "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
   require<Unsupported>(binding.can_issue_ahead(), "a pass in which the host waits cannot be recorded as a CUDA graph");
-  const auto turns = static_cast<size_t>(binding.turns());
+  const auto turns = static_cast<size_t>(binding.pass_variants());
   std::vector<Event*> events;
   if (timed == Timed::tasks)
     for (const auto& mark : impl.marks)
@@ -212,7 +212,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
   for (size_t pass = 0; pass < turns; ++pass) run(binding, at_least_s);
   std::vector<std::unique_ptr<RecordedWork>> recorded(turns);
   for (size_t pass = 0; pass < turns; ++pass) {
-    const auto turn = static_cast<size_t>(binding.turn());
+    const auto turn = static_cast<size_t>(binding.pass_variant());
     recorded.at(turn) = record_work(lanes, events, [&] {
       impl.issue_all(binding, at_least_s, std::nullopt, {});
       impl.failure->rethrow();
@@ -225,7 +225,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
 const RunTimes& Executor::replay(Binding& binding) {
   Impl& impl = *impl_;
   require<BadInput>(!impl.recorded.empty(), "a replay of a pass: found none that was recorded");
-  RecordedWork& work = *impl.recorded.at(binding.turn());
+  RecordedWork& work = *impl.recorded.at(binding.pass_variant());
   Stream& first = *impl.own_lanes().front();
   RunTimes& times = impl.times;
   impl.failure->clear();

@@ -24,21 +24,21 @@ class Binding {
   virtual void issue(const Task& task, Stream& stream, Pace pace) = 0;
   /// Enqueues, once the task's end is recorded, work that counts in no task's time. It may block until that is done,
   /// since the next task is issued afterwards.
-  virtual void settle(const Task& task, Stream& stream) { (void)task, (void)stream; }
-  /// Returns whether issue() and settle() never wait for a task that was issued before, so that a whole pass can be
-  /// issued before it begins.
+  virtual void finish_task(const Task& task, Stream& stream) { (void)task, (void)stream; }
+  /// Returns whether issue() and finish_task() never wait for a task that was issued before, so that a whole pass can
+  /// be issued before it begins.
   virtual bool can_issue_ahead() const { return false; }
   /// Returns how many passes in a row enqueue different work before that of the first one repeats: each is recorded
   /// separately (Executor::record). Throws Unsupported naming why passes can't be recorded.
-  virtual int turns() const { throw Unsupported("this binding cannot record its tasks as a CUDA graph"); }
+  virtual int pass_variants() const { throw Unsupported("this binding cannot record its tasks as a CUDA graph"); }
   /// Returns which of these passes is next, from 0.
-  virtual int turn() const { return 0; }
+  virtual int pass_variant() const { return 0; }
   /// Called before each replay of a pass: does what issuing the pass does besides enqueuing it.
   virtual void before_replay() {}
 };
 
 /// How paced tasks slow each other down, on this rank and others.
-struct Contended {
+struct ContentionContext {
   Pacer* pacer = nullptr;  // null: paced tasks do not slow each other down
   int rank = 0;
   std::vector<int> resources = {};  // the resource that each task uses
@@ -75,7 +75,7 @@ class Executor {
   /// contention. If lanes are paced threads and the binding allows it, the first task begins when all are issued, so
   /// that issuing takes no time from them. `issued` is called just before that, so that ranks can begin together.
   const RunTimes& run(Binding& binding, const std::vector<double>& at_least_s = {},
-                      std::optional<Phase> only = std::nullopt, const Contended& contended = {},
+                      std::optional<Phase> only = std::nullopt, const ContentionContext& contended = {},
                       const std::function<void()>& issued = {});
 
   /// Records a whole pass of `binding` as a CUDA graph, once for each of its turns, after runs that make what a first

@@ -24,7 +24,7 @@ class EmptyKernels final : public Binding {
  public:
   void issue(const Task&, Stream& stream, Pace) override { launch_nothing(stream); }
   bool can_issue_ahead() const override { return true; }
-  int turns() const override { return 1; }
+  int pass_variants() const override { return 1; }
 };
 
 int add(Structure& structure, int lane, std::vector<int> after) {

@@ -39,7 +39,7 @@ std::string lane_name(const Lane& lane, bool several_stages) {
 
 // Returns whether `place` is shown if only `shown` of `count` positions are: half of them from the start, half from the
 // end.
-bool is_at_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
+bool is_near_an_end(int place, int count, int shown) { return place < shown - shown / 2 || place >= count - shown / 2; }
 
 const Lane& lane_of(const Plan& plan, int task) { return plan.structure->lanes[plan.tasks()[task].lane]; }
 
@@ -50,13 +50,13 @@ bool is_shown(const TraceGroup& group, const Task& task, const TraceExtent& exte
   const Lane& lane = lane_of(plan, task.id);
   if (!is_shown(group, lane)) return false;
   const bool is_step = task.phase == Phase::step;
-  if (!is_step && !is_at_an_end(task.micro_batch, plan.micro_batches, extent.micro_batches)) return false;
+  if (!is_step && !is_near_an_end(task.micro_batch, plan.micro_batches, extent.micro_batches)) return false;
   const StageSplit split = plan.split();
   const int chunk = chunk_of_layer(split, task.layer);
   if (plan.is_end(task.layer) || chunk % split.stages != lane.stage) return true;
   const auto [first, last] = layers_of_chunk(split, chunk);
   const int place = chunk / split.stages * (last - first) + task.layer - first;
-  return is_at_an_end(place, layers_in(split, lane.stage), extent.layers);
+  return is_near_an_end(place, layers_in(split, lane.stage), extent.layers);
 }
 
 class EventWriter {

@@ -57,7 +57,7 @@ Json access_json(const Access& a) {
   if (a.micro_batch > 0) json["micro_batch"] = a.micro_batch;
   if (a.chunks > 1) json["chunk"] = a.chunk;
   if (a.chunks > 1) json["chunks"] = a.chunks;
-  if (a.again) json["again"] = true;
+  if (a.is_recompute) json["again"] = true;
   return json;
 }
 
@@ -68,7 +68,7 @@ Json accesses_json(const std::vector<Access>& accesses) {
 }
 
 // Returns whether tasks of this kind handle returning rows, which some flows chunk by EP peer.
-bool comes_home(TaskKind kind) {
+bool is_returning(TaskKind kind) {
   return kind == TaskKind::exchange || kind == TaskKind::sum || kind == TaskKind::gather;
 }
 
@@ -77,12 +77,12 @@ Json task_json(const Plan& plan, const Task& task) {
             {"layer", task.layer}, {"chunk", task.chunk},         {"chunks", task.chunks},
             {"lane", task.lane},   {"group", name_of(task.group)}};
   if (task.micro_batch > 0) json["micro_batch"] = task.micro_batch;
-  if (task.again) json["again"] = true;
+  if (task.is_recompute) json["again"] = true;
   if (task.slice >= 0) json["slice"] = task.slice;
   json["after"] = task.after;
   json["reads"] = accesses_json(task.reads);
   json["writes"] = accesses_json(task.writes);
-  const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || !comes_home(task.kind);
+  const bool by_rows = !traits_of(plan.structure->flow).home_by_peers || !is_returning(task.kind);
   const Rows rows = plan.rows_of(task);
   if (is_chunked(task.kind) && by_rows) json["rows"] = {rows.begin, rows.end};
   const Work& work = plan.works[task.id];
@@ -107,11 +107,13 @@ Json step_json(const StepShape& step) {
           {"tied", step.tied}};
 }
 
-Json weights_json(const StepWeights& w) { return {{"dense", w.dense}, {"experts", w.experts}, {"alike", w.alike}}; }
+Json weights_json(const StepWeights& w) {
+  return {{"dense", w.dense}, {"experts", w.experts}, {"alike", w.replicated}};
+}
 
 Json gradient_json(const Gradient& g) {
   Json json{{"layer", g.layer}, {"bytes", g.bytes}, {"made_by", g.made_by}, {"experts", g.experts}};
-  if (g.alike) json["alike"] = true;
+  if (g.is_replicated) json["alike"] = true;
   return json;
 }
 
@@ -141,7 +143,7 @@ void write_plan(const Plan& plan, std::ostream& out) {
   if (plan.virtual_stages > 1) line("virtual_stages", fmt::format("{}", plan.virtual_stages));
   line("layer", case_json(plan.shape).dump());
   if (plan.dense.hidden > 0) line("dense", dense_json(plan).dump());
-  if (!plan.whole.is.empty()) line("windowed_layers", Json(windowed_pattern(plan.whole, plan.layers)).dump());
+  if (!plan.whole.by_layer.empty()) line("windowed_layers", Json(windowed_pattern(plan.whole, plan.layers)).dump());
   line("parallel", parallel_json(plan.shape.parallel).dump());
   if (plan.vocabulary > 0) line("vocabulary", fmt::format("{}", plan.vocabulary));
   if (plan.step != StepShape{}) line("step", step_json(plan.step).dump());
@@ -199,12 +201,12 @@ LayerCase read_case(const TableReader& layer, const TableReader& groups) {
   read_layer_keys(layer, shape);
   ParallelShape p = read_parallel_keys(groups);
   const auto count = [&](std::string_view key, int most) {
-    return static_cast<int>(groups.integer(key, {.least = 1, .most = static_cast<double>(most)}));
+    return static_cast<int>(groups.integer(key, {.min = 1, .max = static_cast<double>(most)}));
   };
   p.nodes = count("nodes", 1 << 16);
   p.ranks_per_node = count("ranks_per_node", 1 << 10);
   if (groups.has("edp")) p.edp = count("edp", 1 << 26);
-  if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.least = 0, .most = kMostZeroStage}));
+  if (groups.has("zero")) p.zero = static_cast<int>(groups.integer("zero", {.min = 0, .max = kMaxZeroStage}));
   if (groups.has("offload")) p.offload = offload_from(groups.text("offload"), groups.where("offload"));
   if (groups.has("recompute")) p.recompute = recompute_from(groups.text("recompute"), groups.where("recompute"));
   return complete(shape, p, rounding_from(layer.text("capacity_rounding"), layer.where("capacity_rounding")));
@@ -212,7 +214,7 @@ LayerCase read_case(const TableReader& layer, const TableReader& groups) {
 
 namespace {
 
-constexpr int kMostSize = 1 << 30;
+constexpr int kMaxSize = 1 << 30;
 
 using Keys = std::span<const std::string_view>;
 constexpr std::string_view kDocumentKeys[]{
@@ -232,12 +234,12 @@ constexpr std::string_view kAccessKeys[]{"buffer", "phase", "layer", "micro_batc
 constexpr std::string_view kGradientKeys[]{"layer", "bytes", "made_by", "experts", "alike"};
 constexpr std::string_view kSliceKeys[]{"gradient", "begin", "end"};
 
-Limits from_to(int64_t least, int64_t most) {
-  return {.least = static_cast<double>(least), .most = static_cast<double>(most)};
+Limits limits_between(int64_t least, int64_t most) {
+  return {.min = static_cast<double>(least), .max = static_cast<double>(most)};
 }
 
-int count(const TableReader& n, std::string_view key, int least, int most = kMostSize) {
-  return static_cast<int>(n.integer(key, from_to(least, most)));
+int count(const TableReader& n, std::string_view key, int least, int most = kMaxSize) {
+  return static_cast<int>(n.integer(key, limits_between(least, most)));
 }
 int count_or(const TableReader& n, std::string_view key, int otherwise, int least, int most) {
   return n.has(key) ? count(n, key, least, most) : otherwise;
@@ -254,7 +256,7 @@ void for_each_item(const TableReader& n, std::string_view key, Body body) {
 std::vector<int> ids_of(const TableReader& n, std::string_view key) {
   std::vector<int> ids;
   for_each_item(n, key, [&](const ConfigValue& item, std::string_view name) {
-    ids.push_back(static_cast<int>(n.integer_of(item, name, from_to(0, kMostSize))));
+    ids.push_back(static_cast<int>(n.integer_of(item, name, limits_between(0, kMaxSize))));
   });
   return ids;
 }
@@ -280,7 +282,7 @@ LayerCase case_from(const TableReader& document) {
     if (shape.parallel.pp > 1) groups.fail(groups.value("pp"), "pp", "1");
     if (shape.parallel.zero > 1) groups.fail(groups.value("zero"), "zero", "0 or 1");
   }
-  shape.row_multiple = count_or(layer, "row_multiple", 1, 1, kMostSize);
+  shape.row_multiple = count_or(layer, "row_multiple", 1, 1, kMaxSize);
   check_volumes(shape);
   return shape;
 }
@@ -288,11 +290,12 @@ LayerCase case_from(const TableReader& document) {
 DenseLayers dense_from(const TableReader& document, const Plan& plan) {
   if (!document.has("dense")) return {};
   const TableReader n = document.table("dense", kDenseKeys);
-  DenseLayers dense{{std::vector<bool>(static_cast<size_t>(plan.layers))}, n.integer("hidden", from_to(1, kMostSize))};
+  DenseLayers dense{{std::vector<bool>(static_cast<size_t>(plan.layers))},
+                    n.integer("hidden", limits_between(1, kMaxSize))};
   for_each_item(n, "layers", [&](const ConfigValue& item, std::string_view name) {
-    dense.is[n.integer_of(item, name, from_to(0, plan.layers - 1))] = true;
+    dense.by_layer[n.integer_of(item, name, limits_between(0, plan.layers - 1))] = true;
   });
-  if (dense.in(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
+  if (dense.count(0, plan.layers) == plan.layers) n.fail(n.value("layers"), "layers", "one with experts among them");
   dense_case(plan.shape, dense.hidden);  // throws if the case is invalid
   return dense;
 }
@@ -303,7 +306,7 @@ LayerSet whole_from(const TableReader& document, const Plan& plan) {
   const std::string pattern = document.text(kKey);
   const LayerSet whole = whole_layers(pattern, plan.layers);
   const bool fits = std::ssize(pattern) == plan.layers && pattern.find_first_not_of("01") == std::string::npos;
-  if (!fits || whole.none(plan.layers) || plan.shape.layer.window == 0)
+  if (!fits || whole.has_none(plan.layers) || plan.shape.layer.window == 0)
     document.fail(kKey, pattern, "a 0 or 1 for each layer, and a 0 among them, of a layer with a window");
   return whole;
 }
@@ -318,14 +321,14 @@ StepShape step_from(const TableReader& document) {
 }
 
 StepWeights weights_from(const TableReader& n) {
-  const Limits limits = from_to(0, int64_t{1} << 50);
+  const Limits limits = limits_between(0, int64_t{1} << 50);
   return {n.integer("dense", limits), n.integer("experts", limits), n.integer("alike", limits)};
 }
 
 // Reads the properties of a plan other than its tasks.
 void read_iteration(const TableReader& document, Plan& plan) {
   const bool iteration = is_iteration(document);
-  const int most = iteration ? kMostSize : 1;
+  const int most = iteration ? kMaxSize : 1;
   plan.layers = count(document, "layers", 1, most);
   plan.micro_batches = count(document, "micro_batches", 1, most);
   plan.shape = case_from(document);
@@ -338,7 +341,7 @@ void read_iteration(const TableReader& document, Plan& plan) {
   plan.virtual_stages = count_or(document, "virtual_stages", 1, 1, plan.layers);
   if (document.has("pipeline")) plan.order = pipeline_order_from(document.text("pipeline"), document.where("pipeline"));
   check_stages(plan.split(), plan.order, plan.micro_batches, document.where("virtual_stages"));
-  plan.vocabulary = count_or(document, "vocabulary", 0, 1, kMostSize);
+  plan.vocabulary = count_or(document, "vocabulary", 0, 1, kMaxSize);
   if (!document.has("ends")) return;
   const TableReader ends = document.table("ends", kEndKeys);
   plan.ends = {weights_from(ends.table("embedding", kWeightKeys)), weights_from(ends.table("head", kWeightKeys))};
@@ -357,9 +360,9 @@ Access access_from(const TableReader& n, const Plan& plan) {
   a.phase = n.named<Phase>("phase", kPhases);
   a.layer = n.has("layer") ? layer_from(n, plan) : 0;
   a.micro_batch = count_or(n, "micro_batch", 0, 0, plan.micro_batches - 1);
-  a.chunks = count_or(n, "chunks", 1, 1, kMostSize);
+  a.chunks = count_or(n, "chunks", 1, 1, kMaxSize);
   a.chunk = count_or(n, "chunk", 0, 0, a.chunks - 1);
-  a.again = n.has("again") && n.boolean("again");
+  a.is_recompute = n.has("again") && n.boolean("again");
   return a;
 }
 
@@ -372,7 +375,7 @@ Task task_from(const TableReader& n, const Plan& plan, int slices) {
   task.micro_batch = count_or(n, "micro_batch", 0, 0, plan.micro_batches - 1);
   task.chunks = count(n, "chunks", 1);
   task.chunk = count(n, "chunk", 0, task.chunks - 1);
-  task.again = n.has("again") && n.boolean("again");
+  task.is_recompute = n.has("again") && n.boolean("again");
   task.lane = count(n, "lane", 0);
   task.group = n.named<GroupKind>("group", kGroupKinds);
   if (!plan.step.planned && !is_of_layer(task.kind) && !sends_gradients(task.kind))
@@ -425,10 +428,10 @@ std::vector<Gradient> gradients_from(const TableReader& document, const Plan& pl
     Gradient g;
     // 1: gradients of the next layer, which wait.
     g.layer = plan.step.planned ? layer_from(n, plan) : count(n, "layer", 0, 1);
-    g.bytes = n.integer("bytes", from_to(0, int64_t{1} << 50));
+    g.bytes = n.integer("bytes", limits_between(0, int64_t{1} << 50));
     g.made_by = count(n, "made_by", -1, static_cast<int>(structure.tasks.size()) - 1);
     g.experts = n.boolean("experts");
-    g.alike = n.has("alike") && n.boolean("alike");
+    g.is_replicated = n.has("alike") && n.boolean("alike");
     if (!plan.step.planned) require_made(n, g, plan, structure);
     gradients.push_back(g);
   }
@@ -443,15 +446,15 @@ std::vector<GradientSlice> slices_from(const TableReader& document, const std::v
   for (const TableReader& n : objects(document, "slices", kSliceKeys)) {
     GradientSlice s;
     s.gradient = count(n, "gradient", 0, static_cast<int>(gradients.size()) - 1);
-    s.end = n.integer("end", from_to(0, reached[s.gradient]));
-    s.begin = n.integer("begin", from_to(0, s.end));
+    s.end = n.integer("end", limits_between(0, reached[s.gradient]));
+    s.begin = n.integer("begin", limits_between(0, s.end));
     slices.push_back(s);
   }
   return slices;
 }
 
 Plan plan_from(const TableReader& document) {
-  document.integer("version", from_to(kPlanVersion, kPlanVersion));
+  document.integer("version", limits_between(kPlanVersion, kPlanVersion));
   Plan plan;
   plan.schedule = find_named(is_iteration(document) ? all_schedules() : schedules(), document.text("schedule"),
                              document.where("schedule"))

@@ -107,13 +107,13 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr uint64_t kMostHeaderBytes = 100'000'000;  // limit of the format itself
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // limit of the format itself
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
-int64_t natural(const json& value, const std::string& where) {
-  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMost);
+int64_t natural_number(const json& value, const std::string& where) {
+  const bool fits = value.is_number_unsigned() && value.get<uint64_t>() <= static_cast<uint64_t>(kMax);
   require<BadInput>(fits, "{}: found {}, expected a whole number, 0 or more", where,
-                    shown(value.dump(-1, ' ', true, json::error_handler_t::replace)));
+                    quoted_text(value.dump(-1, ' ', true, json::error_handler_t::replace)));
   return value.get<int64_t>();
 }
 
@@ -131,21 +131,21 @@ StoredTensor tensor_from(const std::string& name, const json& entry, int64_t bas
   StoredTensor t{.name = name, .type = entry["dtype"].get<std::string>()};
   const std::optional<int64_t> size = bytes_of_safetensor(t.type);
   require<BadInput>(size.has_value(), "{}: dtype: found {}, expected F64, F32, F16, BF16, I64 or I32", where,
-                    shown(t.type));
+                    quoted_text(t.type));
   int64_t bytes = *size;
   for (const json& extent : list_at(entry, "shape", where)) {
-    t.shape.push_back(natural(extent, where + ": shape"));
-    require<BadInput>(t.shape.back() == 0 || bytes <= kMost / t.shape.back(),
+    t.shape.push_back(natural_number(extent, where + ": shape"));
+    require<BadInput>(t.shape.back() == 0 || bytes <= kMax / t.shape.back(),
                       "{}: shape: found more than 2^63 bytes, expected fewer", where);
     bytes *= t.shape.back();
   }
   const json& offsets = list_at(entry, "data_offsets", where);
   require<BadInput>(offsets.size() == 2, "{}: data_offsets: found {} numbers, expected 2", where, offsets.size());
-  const int64_t first = natural(offsets[0], where + ": data_offsets");
-  const int64_t last = natural(offsets[1], where + ": data_offsets");
+  const int64_t first = natural_number(offsets[0], where + ": data_offsets");
+  const int64_t last = natural_number(offsets[1], where + ": data_offsets");
   require<BadInput>(first <= last && last - first == bytes,
                     "{}: data_offsets: found {} to {}, expected {} bytes, as its shape has", where, first, last, bytes);
-  require<BadInput>(last <= kMost - base, "{}: data_offsets: found {}, expected fewer than 2^63", where, last);
+  require<BadInput>(last <= kMax - base, "{}: data_offsets: found {}, expected fewer than 2^63", where, last);
   t.first = base + first;
   t.bytes = bytes;
   return t;
@@ -155,7 +155,7 @@ TensorNotes notes_from(const json& entry, const std::string& where) {
   TensorNotes notes;
   require<BadInput>(entry.is_object(), "{}: found no object, expected texts by key", where);
   for (const auto& [key, value] : entry.items()) {
-    require<BadInput>(value.is_string(), "{}: {}: found no text, expected one", where, shown(key));
+    require<BadInput>(value.is_string(), "{}: {}: found no text, expected one", where, quoted_text(key));
     notes[key] = value.get<std::string>();
   }
   return notes;
@@ -179,11 +179,11 @@ json parsed(const std::string& header, const std::string& path) {
 void check_places(const std::vector<StoredTensor>& tensors, int64_t base, int64_t end, const std::string& path) {
   int64_t at = base;
   for (const StoredTensor& t : tensors) {
-    require<BadInput>(t.first == at, "{}: {}: found its first byte at {}, {}, expected at {}", path, shown(t.name),
-                      t.first, t.first < at ? "inside the tensor before" : "behind a gap", at);
+    require<BadInput>(t.first == at, "{}: {}: found its first byte at {}, {}, expected at {}", path,
+                      quoted_text(t.name), t.first, t.first < at ? "inside the tensor before" : "behind a gap", at);
     at += t.bytes;
     require<BadInput>(at <= end, "{}: {}: found a file of {} bytes, expected at least {}: the file may be incomplete",
-                      path, shown(t.name), end, at);
+                      path, quoted_text(t.name), end, at);
   }
   require<BadInput>(at == end, "{}: found {} bytes, expected {}: the tensors end there", path, end, at);
 }
@@ -199,7 +199,7 @@ SafeTensorsFile::SafeTensorsFile(const std::string& path) : path_(path) {
                     end, kLengthBytes);
   uint64_t length = 0;
   in_.seekg(0).read(reinterpret_cast<char*>(&length), kLengthBytes);
-  const auto most = std::min(kMostHeaderBytes, static_cast<uint64_t>(end - kLengthBytes));
+  const auto most = std::min(kMaxHeaderBytes, static_cast<uint64_t>(end - kLengthBytes));
   require<BadInput>(in_ && length <= most,
                     "{}: found a header of {} bytes, expected at most {}: the file may be incomplete", path, length,
                     most);
@@ -209,7 +209,7 @@ SafeTensorsFile::SafeTensorsFile(const std::string& path) : path_(path) {
   const int64_t base = kLengthBytes + static_cast<int64_t>(length);
   const json root = parsed(header, path);
   for (const auto& [name, entry] : root.items()) {
-    const std::string where = path + ": " + shown(name);
+    const std::string where = path + ": " + quoted_text(name);
     if (name == "__metadata__")
       notes_ = notes_from(entry, where);
     else
@@ -227,12 +227,12 @@ const StoredTensor* SafeTensorsFile::find(std::string_view name) const {
 void SafeTensorsFile::read(const StoredTensor& tensor, int64_t offset, std::span<std::byte> to) {
   const auto size = static_cast<int64_t>(to.size());
   require<WrongResult>(offset >= 0 && size <= tensor.bytes && offset <= tensor.bytes - size,
-                       "{}: {}: asked for {} bytes from {} on, of {}", path_, shown(tensor.name), size, offset,
+                       "{}: {}: asked for {} bytes from {} on, of {}", path_, quoted_text(tensor.name), size, offset,
                        tensor.bytes);
   in_.clear();
   in_.seekg(tensor.first + offset).read(reinterpret_cast<char*>(to.data()), size);
   require<BadInput>(bool(in_), "{}: {}: found fewer bytes than when it was opened, expected {}", path_,
-                    shown(tensor.name), size);
+                    quoted_text(tensor.name), size);
 }
 
 SafeTensorsFile read_safetensors(const std::string& path) { return SafeTensorsFile(path); }

@@ -105,7 +105,7 @@ std::string lanes_text(const DrawnTimeline& drawn, double begin, double cell_s, 
 
 int gantt_columns() {
   constexpr int kNameAndShare = 21;
-  return limited_output_columns(kMostColumns) - kNameAndShare;
+  return limited_output_columns(kMaxColumns) - kNameAndShare;
 }
 
 std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
@@ -126,7 +126,7 @@ std::string text_gantt(const std::vector<DrawnTimeline>& all, int width) {
     text += lanes_text(drawn, whole.begin, length / width, width, used);
   }
   text += fmt::format("{:<8}0{:>{}}\n", "", human_seconds(length), width);
-  const auto most = static_cast<size_t>(limited_output_columns(kMostColumns) - 2);  // columns, less two for the comma
+  const auto most = static_cast<size_t>(limited_output_columns(kMaxColumns) - 2);  // columns, less two for the comma
   std::string line;
   for (const char letter : used) {
     const std::string meaning = fmt::format("{} {}", letter, kMeanings[letter - 'A']);

@@ -19,14 +19,14 @@ class ShardedAttention final : public Attention {
         model_dim_(setup.rank.model_dim()),
         shares_(setup.rank.shape.parallel.cp > 1),
         head_dim_(setup.rank.head_dim),
-        columns_(of_heads(setup.rank.heads, head_dim_)),
-        kv_columns_(of_heads(setup.rank.heads, head_dim_, queries_of(setup))),
-        held_(setup, {head_dim_, head_dim_}),
+        columns_(columns_of_heads(setup.rank.heads, head_dim_)),
+        kv_columns_(columns_of_heads(setup.rank.heads, head_dim_, queries_of(setup))),
+        keys_values_(setup, {head_dim_, head_dim_}),
         positions_(setup, head_dim_) {
     const HeadWidths widths{head_dim_, head_dim_};
     if (setup.rank.shape.parallel.ring_blocks() > 0)
-      ring_.emplace(math_, heads_shape(setup, widths), memory_.of(Lifetime::kept),
-                    memory_.of(Lifetime::dense_backward));
+      ring_.emplace(math_, heads_shape(setup, widths), memory_.store(Lifetime::kept),
+                    memory_.store(Lifetime::dense_backward));
     else
       heads_ = make_heads(setup, widths);
     ranks_ = setup.rank.shape.parallel.cp;
@@ -37,7 +37,7 @@ class ShardedAttention final : public Attention {
     wv_ = setup.weight(kWv, {model_dim_, kv_columns_.count}, dtype);
     wo_ = setup.weight(kWo, {columns_.count, model_dim_}, dtype);
     const auto make = [&](Lifetime lifetime, std::string_view name, const ShardRange& columns) {
-      return memory_.of(lifetime).tensor(name, {setup.rank.mp_tokens(), columns.count}, dtype, math_.memory());
+      return memory_.store(lifetime).tensor(name, {setup.rank.mp_tokens(), columns.count}, dtype, math_.memory());
     };
     q_ = make(Lifetime::kept, "q", columns_);
     mixed_ = make(Lifetime::kept, "mixed", columns_);
@@ -49,7 +49,7 @@ class ShardedAttention final : public Attention {
   }
 
   void keys_values(TensorView input) override {
-    const Gathered& own = held_.own[0];
+    const KeysValuesBlock& own = keys_values_.local[0];
     math_.gemm(matrix(input), matrix(wk_), matrix(own.k));
     math_.gemm(matrix(input), matrix(wv_), matrix(own.v));
     if (biases_) {
@@ -67,35 +67,37 @@ class ShardedAttention final : public Attention {
     keys_values_weights(input, gradients, into);
   }
 
-  TensorView own_keys_values(Phase phase) override { return held_.own[phase].all; }
-  TensorView all_keys_values(Phase phase) override { return held_.gathered[phase].all; }
+  TensorView local_keys_values(Phase phase) override { return keys_values_.local[phase].all; }
+  TensorView all_keys_values(Phase phase) override { return keys_values_.gathered[phase].all; }
 
   void heads(Phase phase, int block) override {
     const int from = (rank_ - block + ranks_) % ranks_;
-    const Gathered& keys = block_of(phase, block);
+    const KeysValuesBlock& keys = block_of(phase, block);
     if (phase == Phase::forward) return ring_->forward(q_, {keys.k, keys.v}, from, mixed_, block == 0);
-    const Gathered& d = held_.gradients[block % 2];
+    const KeysValuesBlock& d = keys_values_.gradients[block % 2];
     ring_->backward(q_, {keys.k, keys.v}, from, d_mixed_, {d.k, d.v}, dq_, block == 0);
   }
 
   TensorView block(Phase phase, int block) override { return block_of(phase, block).all; }
-  TensorView block_gradients(int block) override { return held_.gradients[block % 2].all; }
+  TensorView block_gradients(int block) override { return keys_values_.gradients[block % 2].all; }
 
   void forward(TensorView input, TensorView out) override {
     if (!shares_) keys_values(input);
     if (!ring_) {
       queries(input);
-      heads_->forward({q_, held_.gathered[0].k, held_.gathered[0].v, held_.before[0]}, mixed_);
+      heads_->forward({q_, keys_values_.gathered[0].k, keys_values_.gathered[0].v, keys_values_.earlier_parts[0]},
+                      mixed_);
     }
     math_.gemm(matrix(mixed_), matrix(wo_), matrix(out));
     if (biases_) biases_->add(b_[3], columns(out, out_columns_.first, out_columns_.count));
   }
 
   void backward_input(TensorView d_out, TensorView d_input) override {
-    const Gathered &of = held_.gathered[0], &d = held_.gathered[1];
+    const KeysValuesBlock &block = keys_values_.gathered[0], &d = keys_values_.gathered[1];
     math_.gemm(matrix(d_out), transpose(matrix(wo_)), matrix(d_mixed_));
     if (ring_) return ring_->begin_backward(mixed_, d_mixed_);
-    heads_->backward({q_, of.k, of.v, held_.before[0]}, mixed_, d_mixed_, {dq_, d.k, d.v, held_.before[1]});
+    heads_->backward({q_, block.k, block.v, keys_values_.earlier_parts[0]}, mixed_, d_mixed_,
+                     {dq_, d.k, d.v, keys_values_.earlier_parts[1]});
     queries_backward(d_input);
     if (!shares_) add_keys_values(d_input);
   }
@@ -131,8 +133,8 @@ class ShardedAttention final : public Attention {
   }
 
  private:
-  const Gathered& block_of(Phase phase, int block) const {
-    return block == 0 ? held_.own[0] : held_.received[phase][(block - 1) % 2];
+  const KeysValuesBlock& block_of(Phase phase, int block) const {
+    return block == 0 ? keys_values_.local[0] : keys_values_.received[phase][(block - 1) % 2];
   }
 
   void queries(TensorView input) {
@@ -154,7 +156,7 @@ class ShardedAttention final : public Attention {
 
   // Rotates the gradients of keys back.
   void add_keys_values(TensorView d_input) {
-    const Gathered& d = held_.own[1];
+    const KeysValuesBlock& d = keys_values_.local[1];
     rotate(d.k, Turn::back);
     math_.gemm(matrix(d.k), transpose(matrix(wk_)), matrix(d_input), Into::add);
     math_.gemm(matrix(d.v), transpose(matrix(wv_)), matrix(d_input), Into::add);
@@ -162,7 +164,7 @@ class ShardedAttention final : public Attention {
 
   void keys_values_weights(TensorView input, TensorView gradients, Into into) {
     const auto weights = parameters(gradients);
-    const TensorView d[] = {held_.own[1].k, held_.own[1].v};
+    const TensorView d[] = {keys_values_.local[1].k, keys_values_.local[1].v};
     for (size_t i = 0; i < 2; ++i) {
       math_.gemm(transpose(matrix(input)), matrix(d[i]), plane(weights[1 + i].gradient), into);
       if (biases_) biases_->gradient(matrix(d[i]), weights[5 + i].gradient.flat(), into);
@@ -190,7 +192,7 @@ class ShardedAttention final : public Attention {
   std::unique_ptr<AttentionHeads> heads_;  // null in a ring
   std::optional<RingHeads> ring_;
   int ranks_ = 1, rank_ = 0;  // of the CP group
-  HeldKeysValues held_;
+  KeysValuesBuffers keys_values_;
   RotaryPositions positions_;
   Weight wq_, wk_, wv_, wo_;
   std::array<Weight, 4> b_;              // biases of the four projections; W_o's has out_columns_

@@ -28,7 +28,7 @@ class Attention {
   virtual void keys_values_backward(TensorView /*input*/, TensorView /*d_input*/, TensorView /*gradients*/,
                                     Into /*into*/) {}
   /// Returns keys, then values, of the rank's tokens, or their gradients: a rank's input of a gather, output of a sum.
-  virtual TensorView own_keys_values(Phase /*phase*/) { return {}; }
+  virtual TensorView local_keys_values(Phase /*phase*/) { return {}; }
   /// Returns those of all CP ranks, in rank order.
   virtual TensorView all_keys_values(Phase /*phase*/) { return {}; }
 

@@ -22,7 +22,7 @@ RotaryPositions::RotaryPositions(const PartSetup& setup, int64_t width) : math_(
     T* row = host.view().as<T>();
     for (int64_t token = 0; token < tokens; ++token, row += width)
       for (int64_t j = 0; j < width / 2; ++j) {
-        const int64_t place = in_samples(rank.shape, first + token) % layer.seq;
+        const int64_t place = sample_order_index(rank.shape, first + token) % layer.seq;
         const double angle = static_cast<double>(place) *
                              std::pow(layer.rope_theta, -2.0 * static_cast<double>(j) / static_cast<double>(width));
         row[j] = static_cast<T>(std::cos(angle));
@@ -59,17 +59,17 @@ HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths) {
 }
 
 std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths) {
-  return setup.math.make_heads(heads_shape(setup, widths), setup.memory.of(Lifetime::kept));
+  return setup.math.make_heads(heads_shape(setup, widths), setup.memory.store(Lifetime::kept));
 }
 
-HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
+KeysValuesBuffers::KeysValuesBuffers(const PartSetup& setup, HeadWidths widths) {
   const int64_t tokens = setup.rank.mp_tokens(), heads = setup.rank.heads.count / queries_of(setup);
   const int64_t keys = heads * widths.key, values = heads * widths.value;
   const auto make = [&](Lifetime lifetime, std::string_view name, Phase phase, int64_t ranks) {
     const std::string_view of = phase == Phase::forward ? "k and v" : "dk and dv";
-    const TensorView made = setup.memory.of(lifetime).tensor(
+    const TensorView made = setup.memory.store(lifetime).tensor(
         fmt::format("{}{}", name, of), {ranks, tokens * (keys + values)}, setup.rank.dtype(), setup.math.memory());
-    return Gathered{made, made.part(0, {tokens, keys}), made.part(tokens * keys, {tokens, values})};
+    return KeysValuesBlock{made, made.part(0, {tokens, keys}), made.part(tokens * keys, {tokens, values})};
   };
   const int blocks = setup.rank.shape.parallel.ring_blocks(), ranks = blocks > 0 ? 1 : setup.rank.shape.parallel.cp;
   for (int place = 0; blocks > 0 && place < 2; ++place) {
@@ -81,10 +81,10 @@ HeldKeysValues::HeldKeysValues(const PartSetup& setup, HeadWidths widths) {
   }
   const auto make_phase = [&](Phase phase, Lifetime all, Lifetime apart) {
     gathered[phase] = make(all, "", phase, ranks);
-    own[phase] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[phase];
+    local[phase] = ranks > 1 ? make(apart, "own ", phase, 1) : gathered[phase];
     for (Attention* part : setup.parts_before) {
-      const TensorView of_part = part->own_keys_values(phase);
-      before[phase].push_back({of_part.part(0, {tokens, keys}), of_part.part(tokens * keys, {tokens, values})});
+      const TensorView of_part = part->local_keys_values(phase);
+      earlier_parts[phase].push_back({of_part.part(0, {tokens, keys}), of_part.part(tokens * keys, {tokens, values})});
     }
   };
   make_phase(Phase::forward, Lifetime::kept, Lifetime::dense_forward);

@@ -10,11 +10,11 @@ void require_runnable(const Plan& plan) {
   for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
 }
 
-void require_same_plan(Communicator& everyone, const Plan& plan) {
+void require_same_plan(Communicator& world_comm, const Plan& plan) {
   const uint64_t mine = plan.hash();
-  std::vector<uint64_t> all(everyone.size());
+  std::vector<uint64_t> all(world_comm.size());
   const auto stream = make_cpu_device()->make_stream("plan hash");
-  everyone.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
+  world_comm.allgather(&mine, all.data(), sizeof mine, {*stream, {}, "comparing plans"});
   stream->synchronize();
   for (size_t r = 1; r < all.size(); ++r)
     require<RankFailure>(all[r] == all[0],
@@ -129,10 +129,10 @@ void LayerBinding::issue(const Task& task, Stream& stream, Pace pace) {
   });
 }
 
-void LayerBinding::settle(const Task& task, Stream& stream) {
+void LayerBinding::finish_task(const Task& task, Stream& stream) {
   if (task.kind != TaskKind::gate || task.phase != Phase::forward) return;
   dense_.sum_statistics(stream);
-  sizes_.agree(stream);
+  sizes_.exchange_counts(stream);
 }
 
 void LayerBinding::sum_gradient(const Task& task, CommCall call) {
@@ -142,7 +142,7 @@ void LayerBinding::sum_gradient(const Task& task, CommCall call) {
   const int64_t begin = slice.begin / bytes_of(dtype), end = slice.end / bytes_of(dtype);
   const bool experts = task.kind == TaskKind::expert_gradient;
   const TensorView all = experts ? layer_.expert_gradients.view() : layer_.gradients.pending.view();
-  layer_.comms.of(task.group).allreduce(all.at(begin), end - begin, dtype, call);
+  layer_.comms.communicator(task.group).allreduce(all.at(begin), end - begin, dtype, call);
 }
 
 // The function of a kind of task. A row has one of two functions: a computation runs on its task's stream, an exchange

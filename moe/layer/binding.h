@@ -22,7 +22,7 @@ namespace moe {
 /// Throws Unsupported naming the feature of a plan that the layer can't run: several layers, chunks that mix (cuts_of).
 void require_runnable(const Plan& plan);
 /// Throws RankFailure naming both plans unless all ranks have the same one; else they would hang or mix their data.
-void require_same_plan(Communicator& everyone, const Plan& plan);
+void require_same_plan(Communicator& world_comm, const Plan& plan);
 
 class LayerBinding : public Binding {
  public:
@@ -33,11 +33,11 @@ class LayerBinding : public Binding {
   LayerBinding& operator=(const LayerBinding&) = delete;
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
-  void settle(const Task& task, Stream& stream) override;
+  void finish_task(const Task& task, Stream& stream) override;
   bool can_issue_ahead() const override { return layer_.shape.shape.layer.capacity_factor.has_value(); }
   /// Returns two, since the two buffers of dense gradients change places with each pass.
-  int turns() const override { return 2; }
-  int turn() const override { return layer_.gradients.swapped ? 1 : 0; }
+  int pass_variants() const override { return 2; }
+  int pass_variant() const override { return layer_.gradients.swapped ? 1 : 0; }
   void before_replay() override;
 
  private:
@@ -69,7 +69,7 @@ class DenseBinding : public Binding {
   DenseBinding(MoeLayer& layer, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
-  void settle(const Task&, Stream&) override {}
+  void finish_task(const Task&, Stream&) override {}
   bool can_issue_ahead() const override { return true; }
 
  private:

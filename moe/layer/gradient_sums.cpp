@@ -26,7 +26,7 @@ std::vector<std::vector<Piece>> pieces_of(std::span<const Parameter> weights, Te
   int64_t at = 0;
   for (int rank = 0; rank < ranks; ++rank)
     for (const Parameter& p : weights) {
-      const OwnElements own = weight_share(p.axes, rank, ranks).elements;
+      const ElementSelection own = weight_share(p.axes, rank, ranks).elements;
       for (int64_t plane = 0; plane < p.axes[0].count; ++plane, at += own.count)
         blocks[rank].push_back(
             {p.value.part(plane * own.every + own.first, {own.count}), scratch.part(at, {own.count})});

@@ -18,8 +18,8 @@ constexpr ShardRange whole(int64_t count) { return {0, count, count}; }
 Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 
 // A weight that every rank has whole, and its gradient.
-struct AlikeWeight {
-  AlikeWeight(const PartSetup& setup, std::string_view weight_name, int64_t rows, int64_t columns)
+struct ReplicatedWeight {
+  ReplicatedWeight(const PartSetup& setup, std::string_view weight_name, int64_t rows, int64_t columns)
       : name(weight_name),
         value(setup.weight(weight_name, {1, rows, columns}, setup.rank.dtype())),
         gradient(setup.weight(gradient_name(weight_name), {1, rows, columns}, setup.rank.dtype())) {}
@@ -40,8 +40,8 @@ class Latent {
     fill_weight(weight_.parameter(), setup.rank.model_dim(), setup.seed, math_.memory());
     fill_gain(gain_.parameter(), setup.seed, math_.memory());
     const auto make = [&](Lifetime lifetime, std::string_view what, int64_t rows) {
-      return setup.memory.of(lifetime).tensor(fmt::format("{} of {}", what, weight), {rows, rank}, setup.rank.dtype(),
-                                              math_.memory());
+      return setup.memory.store(lifetime).tensor(fmt::format("{} of {}", what, weight), {rows, rank},
+                                                 setup.rank.dtype(), math_.memory());
     };
     latent_ = make(Lifetime::kept, "latent", setup.rank.mp_tokens());
     normed_ = make(Lifetime::kept, "normed latent", setup.rank.mp_tokens());
@@ -77,7 +77,7 @@ class Latent {
   NormInput norm_input() const { return {latent_, gain_.value, false, RowNorm::kEpsilon}; }
 
   Math& math_;
-  AlikeWeight weight_, gain_;
+  ReplicatedWeight weight_, gain_;
   TensorView latent_, normed_, gradient_;  // (B L, rank)
   TensorView d_gain_;                      // made by this pass
 };
@@ -96,18 +96,19 @@ class ShardedLatentAttention final : public Attention {
         keys_latent_(setup, kWdkv, kKeyNorm, setup.rank.shape.layer.kv_lora_rank),
         wkr_(setup, kWkr, model_dim_, rope_),
         heads_(make_heads(setup, {nope_ + rope_, values_})),
-        held_(setup, {nope_ + rope_, values_}),
+        keys_values_(setup, {nope_ + rope_, values_}),
         positions_(setup, rope_) {
     const LayerShape& layer = setup.rank.shape.layer;
     if (layer.q_lora_rank > 0) queries_latent_.emplace(setup, kWdq, kQueryNorm, layer.q_lora_rank);
     add_weight(setup, queries_latent_ ? kWuq : kWq, whole(queries_latent_ ? layer.q_lora_rank : model_dim_),
-               of_heads(setup.rank.heads, nope_ + rope_));
-    add_weight(setup, kWuk, whole(layer.kv_lora_rank), of_heads(setup.rank.heads, nope_));
-    add_weight(setup, kWuv, whole(layer.kv_lora_rank), of_heads(setup.rank.heads, values_));
-    add_weight(setup, kWo, of_heads(setup.rank.heads, values_), whole(model_dim_));
+               columns_of_heads(setup.rank.heads, nope_ + rope_));
+    add_weight(setup, kWuk, whole(layer.kv_lora_rank), columns_of_heads(setup.rank.heads, nope_));
+    add_weight(setup, kWuv, whole(layer.kv_lora_rank), columns_of_heads(setup.rank.heads, values_));
+    add_weight(setup, kWo, columns_of_heads(setup.rank.heads, values_), whole(model_dim_));
     fill_weight(wkr_.parameter(), model_dim_, setup.seed, math_.memory());
     const auto make = [&](Lifetime lifetime, std::string_view name, int64_t columns) {
-      return memory_.of(lifetime).tensor(name, {setup.rank.mp_tokens(), columns}, setup.rank.dtype(), math_.memory());
+      return memory_.store(lifetime).tensor(name, {setup.rank.mp_tokens(), columns}, setup.rank.dtype(),
+                                            math_.memory());
     };
     q_ = make(Lifetime::kept, "q", count_ * (nope_ + rope_));
     mixed_ = make(Lifetime::kept, "mixed", count_ * values_);
@@ -119,7 +120,7 @@ class ShardedLatentAttention final : public Attention {
   }
 
   void keys_values(TensorView input) override {
-    const Gathered& own = held_.own[0];
+    const KeysValuesBlock& own = keys_values_.local[0];
     keys_latent_.forward(input);
     math_.gemm(matrix(input), plane(wkr_.value), matrix(rotary_key_));
     positions_.rotate(rotary_key_, rope_, Turn::forward);
@@ -136,22 +137,24 @@ class ShardedLatentAttention final : public Attention {
     keys_values_weights(input, gradients, into);
   }
 
-  TensorView own_keys_values(Phase phase) override { return held_.own[phase].all; }
-  TensorView all_keys_values(Phase phase) override { return held_.gathered[phase].all; }
+  TensorView local_keys_values(Phase phase) override { return keys_values_.local[phase].all; }
+  TensorView all_keys_values(Phase phase) override { return keys_values_.gathered[phase].all; }
 
   void forward(TensorView input, TensorView out) override {
     if (!shares_) keys_values(input);
     if (queries_latent_) queries_latent_->forward(input);
     math_.gemm(matrix(queries_latent_ ? queries_latent_->normed() : input), matrix(weights_[kOfQ].value), matrix(q_));
     positions_.rotate(q_, nope_ + rope_, Turn::forward);
-    heads_->forward({q_, held_.gathered[0].k, held_.gathered[0].v, held_.before[0]}, mixed_);
+    heads_->forward({q_, keys_values_.gathered[0].k, keys_values_.gathered[0].v, keys_values_.earlier_parts[0]},
+                    mixed_);
     math_.gemm(matrix(mixed_), matrix(weights_[kOut].value), matrix(out));
   }
 
   void backward_input(TensorView d_out, TensorView d_input) override {
-    const Gathered &of = held_.gathered[0], &d = held_.gathered[1];
+    const KeysValuesBlock &block = keys_values_.gathered[0], &d = keys_values_.gathered[1];
     math_.gemm(matrix(d_out), transpose(matrix(weights_[kOut].value)), matrix(d_mixed_));
-    heads_->backward({q_, of.k, of.v, held_.before[0]}, mixed_, d_mixed_, {dq_, d.k, d.v, held_.before[1]});
+    heads_->backward({q_, block.k, block.v, keys_values_.earlier_parts[0]}, mixed_, d_mixed_,
+                     {dq_, d.k, d.v, keys_values_.earlier_parts[1]});
     positions_.rotate(dq_, nope_ + rope_, Turn::back);
     math_.gemm(matrix(dq_), transpose(matrix(weights_[kOfQ].value)),
                matrix(queries_latent_ ? queries_latent_->gradient() : d_input));
@@ -211,7 +214,7 @@ class ShardedLatentAttention final : public Attention {
 
   // Adds the part of keys and values to d_input. The gradients of a latent come head by head, and are added up.
   void add_keys_values(TensorView d_input) {
-    const Gathered& d = held_.own[1];
+    const KeysValuesBlock& d = keys_values_.local[1];
     const int64_t width = nope_ + rope_;
     const Matrix d_latent = matrix(keys_latent_.gradient());
     math_.gemm(matrix(d.v), transpose(matrix(weights_[kOfV].value)), d_latent);
@@ -228,7 +231,7 @@ class ShardedLatentAttention final : public Attention {
 
   void keys_values_weights(TensorView input, TensorView gradients, Into into) {
     const auto weights = parameters(gradients);
-    const Gathered& d = held_.own[1];
+    const KeysValuesBlock& d = keys_values_.local[1];
     const Matrix latent = transpose(matrix(keys_latent_.normed()));
     const TensorView of_k = weights[kOfK].gradient;
     math_.gemm(latent, columns(d.k, 0, nope_), columns(of_k.part(0, {of_k.size(1), of_k.size(2)}), 0, nope_), into,
@@ -246,9 +249,9 @@ class ShardedLatentAttention final : public Attention {
   int64_t count_;                 // number of this rank's heads
   std::optional<Latent> queries_latent_;
   Latent keys_latent_;
-  AlikeWeight wkr_;
+  ReplicatedWeight wkr_;
   std::unique_ptr<AttentionHeads> heads_;
-  HeldKeysValues held_;
+  KeysValuesBuffers keys_values_;
   RotaryPositions positions_;
   std::vector<ShardedWeight> weights_;    // weights of q, k, v, and W_o
   Tensor identity_;                       // (rope, rope)

@@ -41,7 +41,7 @@ void MoeLayer::finish_gradients(Stream& stream) {
   for (const Parameter& p : parameters()) {
     if (p.summed_over == SummedOver::dp) continue;
     const bool stage = p.summed_over == SummedOver::stage;
-    Communicator& comm = state_.comms.of(stage ? GroupKind::none : GroupKind::edp);
+    Communicator& comm = state_.comms.communicator(stage ? GroupKind::none : GroupKind::edp);
     const std::string_view name = stage ? "gradients of gate and norms over the stage" : "experts' gradients over EDP";
     sum_gradient(p, comm, stage || !state_.experts_summed, state_.math(), {stream, {}, name});
   }
@@ -49,7 +49,7 @@ void MoeLayer::finish_gradients(Stream& stream) {
 
 void MoeLayer::finish_step(Stream& stream) {
   state_.gradients.begin_pass();
-  Communicator& dp = state_.comms.of(GroupKind::dp);
+  Communicator& dp = state_.comms.communicator(GroupKind::dp);
   const TensorView made = state_.gradients.pending;
   if (dp.size() > 1)
     dp.allreduce(made.data(), made.elements(), made.dtype(), {stream, {}, "this pass's dense gradients over DP"});
@@ -68,10 +68,10 @@ LayerComms LayerComms::split(Communicator& world, const ParallelShape& parallel)
   return comms;
 }
 
-LayerComms KnownComms::of(Communicator& world, const ParallelShape& parallel) {
-  const auto found = std::ranges::find(known_, parallel, [](const auto& each) { return each.first; });
-  if (found != known_.end()) return found->second;
-  return known_.emplace_back(parallel, LayerComms::split(world, parallel)).second;
+LayerComms CommsCache::find_or_split(Communicator& world, const ParallelShape& parallel) {
+  const auto found = std::ranges::find(entries_, parallel, [](const auto& each) { return each.first; });
+  if (found != entries_.end()) return found->second;
+  return entries_.emplace_back(parallel, LayerComms::split(world, parallel)).second;
 }
 
 namespace {
@@ -81,8 +81,8 @@ std::unique_ptr<Dispatcher> dispatcher_of(const RankShape& rank, const LayerComm
   const bool padded = pads_to_largest_load(rank.shape);
   const int64_t most = padded ? padded_rows(rank.shape, rank.tokens.count) : rank.rows;
   const int64_t rows = most * (rank.traits().sends_all_groups() ? rank.groups() : 1);
-  return make_dispatcher(layer.dispatcher, {comms.of(GroupKind::ep), rank.shape.parallel.ranks_per_node, rank.rank,
-                                            padded || layer.capacity_factor.has_value(),
+  return make_dispatcher(layer.dispatcher, {comms.communicator(GroupKind::ep), rank.shape.parallel.ranks_per_node,
+                                            rank.rank, padded || layer.capacity_factor.has_value(),
                                             rows * layer.experts * layer.model_dim * bytes_of(layer.dtype), memory});
 }
 
@@ -154,14 +154,14 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
         setup.weight(kExpertGradients, {expert_gradient_bytes(shape.shape) / bytes_of(shape.dtype())}, shape.dtype());
     const DType weights = routing.weight.view().dtype();
     const auto make = [&](std::string_view name) {
-      return pass.of(Lifetime::moe_backward).tensor(name, {routing.tokens, routing.choices}, weights, memory());
+      return pass.store(Lifetime::moe_backward).tensor(name, {routing.tokens, routing.choices}, weights, memory());
     };
     d_weight = make("gradient of weights");
     if (routing.mixes()) d_fill = make("gradient of fill");
     set_hook(make_hook(shape.shape.layer.hook, math()));
   }
-  if (links.before == nullptr) fill_input(buffers.forward.input, shape.held, seed, memory());
-  if (links.last) fill_output_gradient(buffers.backward.output, shape.held, seed, memory());
+  if (links.before == nullptr) fill_input(buffers.forward.input, shape.held_tokens, seed, memory());
+  if (links.last) fill_output_gradient(buffers.backward.output, shape.held_tokens, seed, memory());
 }
 
 TensorView LayerState::shared_gradients(TensorView dense) const {
@@ -172,17 +172,17 @@ TensorView LayerState::shared_gradients(TensorView dense) const {
 void LayerState::set_hook(std::unique_ptr<Hook> hook) {
   parts.hook = std::move(hook);
   if (parts.hook)
-    hooked = pass.of(Lifetime::moe_backward)
+    hooked = pass.store(Lifetime::moe_backward)
                  .tensor("hooked", {shape.gated_tokens(), shape.model_dim()}, shape.dtype(), memory());
 }
 
 namespace {
 
-double over(double part, double whole) { return whole > 0 ? part / whole : 0; }
+double ratio_or_zero(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 // Indices of the first numbers of load_on, for one rank or summed over ranks. After them come, by expert, the pairs
 // that want it.
-enum Count : size_t { pairs, dropped, filled, most_filled, kCounts };
+enum Count : size_t { pairs, dropped, filled, max_filled, kCounts };
 
 }  // namespace
 
@@ -199,7 +199,7 @@ std::vector<double> load_on(const MoeLayer& rank) {
   for (int64_t e = group * r.experts; e < (group + 1) * r.experts; ++e) {
     const auto rows = static_cast<double>(r.filled[e]);
     load[filled] += rows;
-    load[most_filled] = std::max(load[most_filled], rows);
+    load[max_filled] = std::max(load[max_filled], rows);
   }
   return load;
 }
@@ -209,7 +209,7 @@ RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> r
   double most = 0;
   for (const std::vector<double>& rank : ranks) {
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += rank.at(i);
-    most = std::max(most, rank[most_filled]);
+    most = std::max(most, rank[max_filled]);
   }
   double sent = sum[filled];  // unequal blocks
   const auto blocks = static_cast<double>(ranks.size()) * static_cast<double>(any.experts.total);
@@ -220,11 +220,11 @@ RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> r
   RoutingLoad load;
   load.pairs = static_cast<int64_t>(sum[pairs]);
   load.dropped = static_cast<int64_t>(sum[dropped]);
-  load.drop_rate = over(sum[dropped], sum[pairs]);
-  load.most_load = *std::max_element(sum.begin() + kCounts, sum.end());
+  load.drop_rate = ratio_or_zero(sum[dropped], sum[pairs]);
+  load.max_load = *std::max_element(sum.begin() + kCounts, sum.end());
   load.mean_load = sum[pairs] / static_cast<double>(any.experts.total);
-  load.imbalance = over(load.most_load, load.mean_load);
-  load.padding = over(sent - sum[filled], sent);
+  load.imbalance = ratio_or_zero(load.max_load, load.mean_load);
+  load.padding = ratio_or_zero(sent - sum[filled], sent);
   return load;
 }
 

@@ -42,20 +42,20 @@ class LayerComms {
 
   /// Returns the communicator of a kind. `none` and `stage` both have the whole stage, every rank of this layer;
   /// `stage` is for a lane of its own. `world` has none here.
-  Communicator& of(GroupKind kind) const { return *by_kind_[kind]; }
+  Communicator& communicator(GroupKind kind) const { return *by_kind_[kind]; }
 
  private:
   EnumArray<GroupKind, std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
 };
 
 /// The communicators that a rank has split, for layers that run in turns: NCCL takes half a second for each.
-class KnownComms {
+class CommsCache {
  public:
   /// Returns what LayerComms::split() returns, and splits only once per shape.
-  LayerComms of(Communicator& world, const ParallelShape& parallel);
+  LayerComms find_or_split(Communicator& world, const ParallelShape& parallel);
 
  private:
-  std::vector<std::pair<ParallelShape, LayerComms>> known_;
+  std::vector<std::pair<ParallelShape, LayerComms>> entries_;
 };
 
 // The parts of one rank's layer and the data that flows through it. MoeLayer owns them and shows its results; the parts
@@ -209,11 +209,11 @@ class MoeLayer {
 
 /// The counts of the last pass, over all ranks' own tokens.
 struct RoutingLoad {
-  int64_t pairs = 0, dropped = 0;       // pairs that the gate chose; those of them that got no row
-  double drop_rate = 0;                 // dropped / pairs
-  double most_load = 0, mean_load = 0;  // tokens that want an expert, dropped ones included
-  double imbalance = 0;                 // most_load / mean_load
-  double padding = 0;                   // empty rows / rows sent to the experts; none if the sizes are the loads
+  int64_t pairs = 0, dropped = 0;      // pairs that the gate chose; those of them that got no row
+  double drop_rate = 0;                // dropped / pairs
+  double max_load = 0, mean_load = 0;  // tokens that want an expert, dropped ones included
+  double imbalance = 0;                // most_load / mean_load
+  double padding = 0;                  // empty rows / rows sent to the experts; none if the sizes are the loads
 };
 
 /// Returns one rank's part of a RoutingLoad, as numbers that can be sent to another process.

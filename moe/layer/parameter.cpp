@@ -11,7 +11,7 @@
 namespace moe {
 namespace {
 
-constexpr int64_t kBytesOfANormal = 64;  // bytes that a core moves in the time of drawing one normal number
+constexpr int64_t kBytesPerNormal = 64;  // bytes that a core moves in the time of drawing one normal number
 
 // Fills each row by its token's number, number_of(row).
 template <class NumberOf>
@@ -48,7 +48,7 @@ void add_skew(TensorView rows, const LayerSeed& seed) {
 template <class T>
 void fill_block(const std::array<ShardRange, 3>& axes, T* out, double scale, uint64_t seed, uint64_t stream) {
   const auto& [a, b, c] = axes;
-  parallel_for(a.count * b.count, c.count * kBytesOfANormal, [&](int64_t begin, int64_t end) {
+  parallel_for(a.count * b.count, c.count * kBytesPerNormal, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t first = ((a.first + row / b.count) * b.total + b.first + row % b.count) * c.total + c.first;
       for (int64_t k = 0; k < c.count; ++k)
@@ -91,7 +91,7 @@ void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerCase& shape,
   const int64_t before = (static_cast<int64_t>(seed.micro_batch) - shape.part) * tokens.total;  // in whole samples
   if (seed.noisy)
     fill_rows(host.view(), seed.seed, stream_of("gate noise", seed.layer | seed.step << 32),
-              [&](int64_t row) { return before + in_samples(shape, tokens.first + row); });
+              [&](int64_t row) { return before + sample_order_index(shape, tokens.first + row); });
   else
     std::memset(host.view().data(), 0, static_cast<size_t>(host.view().elements() * bytes_of(host.view().dtype())));
   host.send();

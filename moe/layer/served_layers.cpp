@@ -20,8 +20,8 @@ RankShape with_expert(const LayerCase& shape, int64_t expert) {
   return rank;
 }
 
-HostExperts::Held make_held(const RankShape& rank, const LayerSeed& seed, const LayerMemory& memory) {
-  HostExperts::Held held;
+HostExperts::StoredExpert make_stored_expert(const RankShape& rank, const LayerSeed& seed, const LayerMemory& memory) {
+  HostExperts::StoredExpert held;
   held.expert = make_expert(name_of(rank.shape.layer.ffn), {.rank = rank, .seed = seed, .memory = memory});
   const int64_t elements = expert_gradient_bytes(rank.shape) / bytes_of(rank.dtype()) * rank.shape.parallel.ep;
   const Tensor gradients({elements / rank.experts.total}, rank.dtype());  // only where they would be
@@ -36,7 +36,7 @@ void copy_rows(TensorView from, int64_t row, TensorView to, int64_t to_row, int6
                 static_cast<size_t>(count * bytes));
 }
 
-int64_t in_blocks(int64_t rows) {
+int64_t round_up_to_block(int64_t rows) {
   constexpr int64_t kBlock = ServedLayers::kRowBlock;
   return (rows + kBlock - 1) / kBlock * kBlock;
 }
@@ -44,12 +44,12 @@ int64_t in_blocks(int64_t rows) {
 }  // namespace
 
 HostExperts::HostExperts(const LayerCase& shape, int layers, const LayerSeed& seed)
-    : of_layer_(static_cast<int>(shape.layer.experts)) {
+    : experts_per_layer_(static_cast<int>(shape.layer.experts)) {
   for (int layer = 0; layer < layers; ++layer) {
     LayerSeed own = seed;
     own.layer += static_cast<uint64_t>(layer);
-    for (int expert = 0; expert < of_layer_; ++expert)
-      experts_.push_back(make_held(with_expert(shape, expert), own, {}));
+    for (int expert = 0; expert < experts_per_layer_; ++expert)
+      experts_.push_back(make_stored_expert(with_expert(shape, expert), own, {}));
   }
 }
 
@@ -63,7 +63,7 @@ ServedLayers::ServedLayers(const ServedSetup& setup, Communicator& world)
   require<Unsupported>(shape.hook == "none" && shape.dispatcher == "alltoall",
                        "serving: found hook {} and dispatcher {}, expected none and alltoall", shape.hook,
                        shape.dispatcher);
-  most_hosted_ = static_cast<size_t>(std::max<int64_t>(shape.experts / ranks(), setup.most_experts));
+  max_hosted_ = static_cast<size_t>(std::max<int64_t>(shape.experts / ranks(), setup.max_experts));
   const LayerMemory shared;  // experts compute one after another
   for (int i = 0; i < setup.layers; ++i) {
     LayerSeed seed = setup.seed;
@@ -74,17 +74,17 @@ ServedLayers::ServedLayers(const ServedSetup& setup, Communicator& world)
     layers_.push_back(
         std::make_unique<MoeLayer>(rank_shape(setup.shape, world.rank()), seed, comms_, cpu_layer_device(), links));
     layers_.back()->begin_step(0, false);
-    auto& at_home = at_home_.emplace_back();
+    auto& at_home = home_experts_.emplace_back();
     const ShardRange& experts = layers_.back()->shape().experts;
     for (int64_t e = experts.first; e < experts.first + experts.count; ++e) {
-      at_home.push_back(make_held(with_expert(setup.shape, e), seed, shared));
+      at_home.push_back(make_stored_expert(with_expert(setup.shape, e), seed, shared));
       at_home.back().expert->reserve(kRowBlock);
     }
   }
   for (auto& slots : slots_)
-    for (size_t i = 0; i < most_hosted_; ++i) {
-      slots.push_back({make_held(with_expert(setup.shape, 0), setup.seed, shared)});
-      slots.back().held.expert->reserve(kRowBlock);
+    for (size_t i = 0; i < max_hosted_; ++i) {
+      slots.push_back({make_stored_expert(with_expert(setup.shape, 0), setup.seed, shared)});
+      slots.back().stored_expert.expert->reserve(kRowBlock);
     }
   const auto experts = static_cast<size_t>(shape.experts), all = static_cast<size_t>(ranks()) * experts;
   for (Pass& pass : passes_) {
@@ -113,7 +113,7 @@ void ServedLayers::begin_batch(std::span<const std::vector<int32_t>> wanted) {
   }
 }
 
-int64_t ServedLayers::held_experts() const {
+int64_t ServedLayers::held_expert_count() const {
   int64_t held = setup_.layers * setup_.shape.layer.experts / ranks();
   for (const auto& slots : slots_) held += std::ranges::count(slots, true, &Slot::was_used);
   return held;
@@ -137,7 +137,7 @@ void ServedLayers::place_by_estimate(int number) {
   const size_t experts = own.own_estimate.size();
   own.estimate.assign(experts, 0);
   for (size_t i = 0; i < own.estimates.size(); ++i) own.estimate[i % experts] += own.estimates[i];
-  std::ranges::copy(encode(place_experts(own.estimate, ranks(), setup_.most_experts)),
+  std::ranges::copy(encode(place_experts(own.estimate, ranks(), setup_.max_experts)),
                     own.decisions[kBeforeGate].begin());
 }
 
@@ -146,22 +146,22 @@ void ServedLayers::check(int number, bool may_place) {
   const size_t experts = own.own_counts.size();
   std::vector<double> found(experts);
   for (size_t i = 0; i < own.counts.size(); ++i) found[i % experts] += static_cast<double>(own.counts[i]);
-  if (own.is_estimated && same_popular(own.estimate, found, setup_.list_length)) return;
+  if (own.is_estimated && same_most_popular(own.estimate, found, setup_.list_length)) return;
   require<WrongResult>(may_place, "layer {}: the gate's popular experts are not the estimated ones, expected no check",
                        number);
   counts_.placed_again += own.is_estimated;
-  std::ranges::copy(encode(place_experts(found, ranks(), setup_.most_experts)), own.decisions[kBehindGate].begin());
+  std::ranges::copy(encode(place_experts(found, ranks(), setup_.max_experts)), own.decisions[kBehindGate].begin());
 }
 
 // A decision has, for each device, as many pairs of expert and share as a device holds at most. A decision without any
 // expert means that the one before holds.
 std::vector<double> ServedLayers::encode(const ExpertPlacement& placement) const {
-  std::vector<double> decision(placement.devices.size() * most_hosted_ * 2, kNone);
+  std::vector<double> decision(placement.devices.size() * max_hosted_ * 2, kNone);
   for (size_t d = 0; d < placement.devices.size(); ++d)
     for (size_t i = 0; i < placement.devices[d].size(); ++i) {
       const HostedExpert& hosted = placement.devices[d][i];
-      decision[(d * most_hosted_ + i) * 2] = hosted.expert;
-      decision[(d * most_hosted_ + i) * 2 + 1] = hosted.share;
+      decision[(d * max_hosted_ + i) * 2] = hosted.expert;
+      decision[(d * max_hosted_ + i) * 2 + 1] = hosted.share;
     }
   return decision;
 }
@@ -171,7 +171,7 @@ ExpertPlacement ServedLayers::decode(const std::vector<double>& decision) const 
   placement.devices.resize(home_.devices.size());
   for (size_t i = 0; i < decision.size(); i += 2)
     if (decision[i] >= 0)
-      placement.devices[i / 2 / most_hosted_].push_back({static_cast<int>(decision[i]), decision[i + 1]});
+      placement.devices[i / 2 / max_hosted_].push_back({static_cast<int>(decision[i]), decision[i + 1]});
   return placement;
 }
 
@@ -183,7 +183,7 @@ ExpertPlacement ServedLayers::decided(int number, bool behind_gate) const {
 }
 
 void ServedLayers::swap(int number, bool behind_gate) {
-  const int device = comms_.of(GroupKind::ep).rank();
+  const int device = comms_.communicator(GroupKind::ep).rank();
   const ExpertPlacement placement = decided(number, behind_gate);
   std::vector<Slot>& slots = slots_[number % 2];
   for (const HostedExpert& hosted : placement.devices[device]) {
@@ -194,7 +194,7 @@ void ServedLayers::swap(int number, bool behind_gate) {
         slots, [&](const Slot& s) { return s.layer != number || !placement.holds(device, s.expert); });
     const auto weights = setup_.host.weights(number, expert);
     for (size_t i = 0; i < weights.size(); ++i)
-      std::memcpy(slot.held.weights[i].data(), weights[i].data(), static_cast<size_t>(weights[i].bytes()));
+      std::memcpy(slot.stored_expert.weights[i].data(), weights[i].data(), static_cast<size_t>(weights[i].bytes()));
     slot.layer = number;
     slot.expert = expert;
     slot.was_used = true;
@@ -204,9 +204,9 @@ void ServedLayers::swap(int number, bool behind_gate) {
 Expert& ServedLayers::find(int number, int expert) {
   const ShardRange& at_home = layer(number).shape.experts;
   if (expert >= at_home.first && expert < at_home.first + at_home.count)
-    return *at_home_[number][expert - at_home.first].expert;
+    return *home_experts_[number][expert - at_home.first].expert;
   for (Slot& slot : slots_[number % 2])
-    if (slot.layer == number && slot.expert == expert) return *slot.held.expert;
+    if (slot.layer == number && slot.expert == expert) return *slot.stored_expert.expert;
   throw WrongResult(fmt::format("layer {}: expert {} is not on device {}, which computes some of its rows", number,
                                 expert, layer(number).shape.rank));
 }
@@ -294,7 +294,7 @@ void ServedLayers::set_rows(int number, const std::vector<std::vector<int>>& rep
   for (int v = own.first_replica[rank]; v < own.first_replica[rank + 1]; ++v) {
     int64_t rows = 0;
     for (size_t r = 0; r < home_.devices.size(); ++r) rows += own.rows[r * all + v];
-    padded = std::max(padded, in_blocks(rows));
+    padded = std::max(padded, round_up_to_block(rows));
   }
   const int64_t received = std::reduce(own.receive_bytes.begin(), own.receive_bytes.end());
   const int64_t gathered = received / bytes_of(layer.shape.dtype());
@@ -307,7 +307,7 @@ void ServedLayers::set_rows(int number, const std::vector<std::vector<int>>& rep
 
 TensorView ServedLayers::buffer(std::string_view name, int64_t elements) {
   const DType dtype = setup_.shape.layer.dtype;
-  return *buffers_.emplace_back(rows_.at_least(name, std::max<int64_t>(1, elements), dtype, cpu_memory()));
+  return *buffers_.emplace_back(rows_.grow_to(name, std::max<int64_t>(1, elements), dtype, cpu_memory()));
 }
 
 void ServedLayers::order(int number) {
@@ -337,7 +337,7 @@ void ServedLayers::experts(int number) {
     };
     each_run([&](int64_t at, int64_t row, int64_t count) { copy_rows(gathered_, at, rows_in_, row, count, m); });
     if (rows == 0) continue;
-    const int64_t padded = in_blocks(rows);
+    const int64_t padded = round_up_to_block(rows);
     std::memset(rows_in_.at(rows * m), 0, static_cast<size_t>((padded - rows) * m * bytes_of(shape.dtype())));
     Expert& expert = find(number, own.placement.devices[rank][v - first].expert);
     constexpr std::array kBlock{Rows{0, kRowBlock}};
@@ -376,7 +376,7 @@ ServingBinding::ServingBinding(ServedLayers& layers, const Plan& plan)
 void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
   using enum TaskKind;
   const CommCall call{stream, pace, names_[task.id]};
-  const bool schedules = layers_.comms_.of(GroupKind::ep).rank() == 0;
+  const bool schedules = layers_.comms_.communicator(GroupKind::ep).rank() == 0;
   const int layer = task.layer;
   const auto computes = [&](auto method, auto... more) {
     stream.launch([this, method, layer, more...](void*) { (layers_.*method)(layer, more...); });
@@ -413,7 +413,7 @@ void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
 // Work that belongs to an AlltoAll comes before it, so that the task ends with its pace.
 void ServingBinding::communicate(const Task& task, const CommCall& call) {
   using enum TaskKind;
-  Communicator& ep = layers_.comms_.of(GroupKind::ep);
+  Communicator& ep = layers_.comms_.communicator(GroupKind::ep);
   const ServedLayer& served = served_[task.layer];
   ServedLayers::Pass& own = layers_.pass(task.layer);
   const CommCall beside{call.stream, {}, call.task};
@@ -442,12 +442,12 @@ void ServingBinding::communicate(const Task& task, const CommCall& call) {
   }
 }
 
-void ServingBinding::settle(const Task& task, Stream& stream) {
+void ServingBinding::finish_task(const Task& task, Stream& stream) {
   const bool checks = served_[task.layer].checks;
   if (task.kind != (checks ? TaskKind::serve_broadcast : TaskKind::gate)) return;
   if (!checks) {
     ServedLayers::Pass& own = layers_.pass(task.layer);
-    layers_.comms_.of(GroupKind::none)
+    layers_.comms_.communicator(GroupKind::none)
         .allgather(own.own_counts.data(), own.counts.data(),
                    static_cast<int64_t>(std::span(own.own_counts).size_bytes()), {stream, {}, "counts of rows"});
   }

@@ -22,19 +22,19 @@ namespace moe {
 class HostExperts {
  public:
   /// An expert and views of its weights.
-  struct Held {
+  struct StoredExpert {
     std::unique_ptr<Expert> expert;
     std::vector<TensorView> weights;
   };
 
   HostExperts(const LayerCase& shape, int layers, const LayerSeed& seed);
   std::span<const TensorView> weights(int layer, int expert) const {
-    return experts_[layer * of_layer_ + expert].weights;
+    return experts_[layer * experts_per_layer_ + expert].weights;
   }
 
  private:
-  int of_layer_;
-  std::vector<Held> experts_;  // [layer][expert]
+  int experts_per_layer_;
+  std::vector<StoredExpert> experts_;  // [layer][expert]
 };
 
 struct ServedSetup {
@@ -43,7 +43,7 @@ struct ServedSetup {
   LayerSeed seed = {};
   const HostExperts& host;             // outlives the layers, as do the fields below
   const PathProfile* paths = nullptr;  // null: nothing is estimated
-  int most_experts = 4;                // experts on a device, at most
+  int max_experts = 4;                 // experts on a device, at most
   int list_length = 2;                 // length of the lists of popular experts that are compared
 };
 
@@ -70,7 +70,7 @@ class ServedLayers {
   const RoutingTrace& chosen() const { return chosen_; }
   const ServedCounts& counts() const { return counts_; }
   /// Returns the number of experts for which this device had memory in the last batch, including all that stay on it.
-  int64_t held_experts() const;
+  int64_t held_expert_count() const;
 
  private:
   friend class ServingBinding;
@@ -93,7 +93,7 @@ class ServedLayers {
   };
   /// Memory for the weights of one expert that was copied from the host.
   struct Slot {
-    HostExperts::Held held;
+    HostExperts::StoredExpert stored_expert;
     int layer = -1, expert = -1;
     bool was_used = false;
   };
@@ -126,11 +126,11 @@ class ServedLayers {
 
   ServedSetup setup_;
   ExpertPlacement home_;
-  size_t most_hosted_;  // hosted experts of a device in a decision, at most
+  size_t max_hosted_;  // hosted experts of a device in a decision, at most
   LayerComms comms_;
   std::vector<std::unique_ptr<MoeLayer>> layers_;
   std::vector<Pass> passes_;
-  std::vector<std::vector<HostExperts::Held>> at_home_;  // [layer][expert of this rank]
+  std::vector<std::vector<HostExperts::StoredExpert>> home_experts_;  // [layer][expert of this rank]
   std::array<std::vector<Slot>, 2> slots_;  // slots of even and of odd layers: two layers' experts are needed at once
   RoutingTrace chosen_;
   ServedCounts counts_;
@@ -147,7 +147,7 @@ class ServingBinding final : public Binding {
   ServingBinding(ServedLayers& layers, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
-  void settle(const Task& task, Stream& stream) override;
+  void finish_task(const Task& task, Stream& stream) override;
 
  private:
   void communicate(const Task& task, const CommCall& call);

@@ -123,7 +123,7 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
   for (MoeLayer* rank : ranks) {
     const RankShape& s = rank->shape();
     const auto on_host = [&](TensorView t) { return HostCopy(t, rank->memory()); };
-    const std::array<ShardRange, 3> tokens{ShardRange{0, 1, 1}, s.held, {0, s.model_dim(), s.model_dim()}};
+    const std::array<ShardRange, 3> tokens{ShardRange{0, 1, 1}, s.held_tokens, {0, s.model_dim(), s.model_dim()}};
     if (rank->ends()) errors.add("output", on_host(rank->output()).view(), tokens, reference.output);
     if (rank->begins())
       errors.add(kInputGradient, on_host(rank->input_gradient()).view(), tokens, reference.input_gradient,

@@ -36,7 +36,7 @@ double CoreProbe::seconds() {
   return rounds_s(kRounds);
 }
 
-double CoreTimes::over(const CoreTimes& later) const {
+double CoreTimes::ratio_to(const CoreTimes& later) const {
   double most = 1;
   for (size_t rank = 0; rank < std::min(best_s_.size(), later.best_s_.size()); ++rank)
     most = std::max(most, best_s_[rank] / later.best_s_[rank]);

@@ -35,7 +35,7 @@ class CoreTimes {
 
   /// Returns the ratio of the best time so far to the best of `later`, for the rank with the largest ratio; at least 1.
   /// If it exceeds kSlowCores, all measurements so far were on slow cores.
-  double over(const CoreTimes& later) const;
+  double ratio_to(const CoreTimes& later) const;
 
   /// Uses one of the eight repeats that a run of the program has for passes on slow cores; returns false if none is
   /// left. Cores that stay slow are a property of the machine.
@@ -63,7 +63,7 @@ struct BenchRanks {
   /// Returns whether this process makes decisions that depend on the clock, and keeps the results.
   bool is_leader() const { return processes == nullptr || moe::is_leader(*processes); }
   /// Returns the minimum of `own` over all processes; all of them must call it.
-  double least(double own) const {
+  double min_over_processes(double own) const {
     if (processes == nullptr) return own;
     for (const auto& found : gather(*processes, std::vector<std::vector<double>>{{own}}))
       own = std::min(own, found.front());

@@ -5,7 +5,7 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
   const LayerShape& layer = setup.layer();
   const DType dtype = setup.rank().dtype();
   const int64_t m = setup.rank().model_dim(), places = layer.rope_theta == 0 ? layer.seq : 0;
-  const int64_t held = setup.rank().held.count, norm = is_post(layer.norm) ? norm_parameters(layer) : 0;
+  const int64_t held = setup.rank().held_tokens.count, norm = is_post(layer.norm) ? norm_parameters(layer) : 0;
   word_rows_ = setup.tensor({setup.part_of(setup.vocabulary()).count, m}, dtype);
   words_ = setup.table(kEmbedding, word_rows_, setup.vocabulary(), kEmbeddingLayer, 0);
   setup.fill(words_, setup.tied() ? m : 4);
@@ -20,7 +20,7 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
     for (int part = 0; part < setup.parts(); ++part) {
       const LayerCase of_part = setup.part(part);
       for (size_t i = 0; i < place_of.size(); ++i)
-        place_of[i] = static_cast<int32_t>(in_samples(of_part, first + static_cast<int64_t>(i)) % places);
+        place_of[i] = static_cast<int32_t>(sample_order_index(of_part, first + static_cast<int64_t>(i)) % places);
       places_of_.emplace_back(setup.tokens(), places_.axes[1], memory).set(place_of);
     }
   }
@@ -31,9 +31,9 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
   norm_ = setup.norm(kNormGain0, norm_gradients_);
   for (int i = 0; i < setup.micro_batches(); ++i) {
     micro_batches_.push_back({{}, {}, TableTokens(setup.tokens(), words_.axes[1], memory)});
-    MicroBatch& each = micro_batches_.back();
-    if (setup.rows_apart()) each.rows = setup.rows();
-    if (norm_) each.summed = setup.tensor({held, m}, dtype);
+    MicroBatch& batch_state = micro_batches_.back();
+    if (setup.rows_apart()) batch_state.rows = setup.rows();
+    if (norm_) batch_state.summed = setup.tensor({held, m}, dtype);
   }
 }
 
@@ -42,19 +42,19 @@ void Embedding::clear() {
   norm_begun_ = false;
 }
 
-void Embedding::load(int micro_batch, std::span<const int32_t> tokens) { of(micro_batch).words.set(tokens); }
+void Embedding::load(int micro_batch, std::span<const int32_t> tokens) { state_of(micro_batch).words.set(tokens); }
 
 TensorView Embedding::summed(int micro_batch) const {
-  return norm_ ? of(micro_batch).summed.view() : setup_.first(micro_batch).input();
+  return norm_ ? state_of(micro_batch).summed.view() : setup_.first(micro_batch).input();
 }
 
 TensorView Embedding::looked_up(int micro_batch) const {
-  return setup_.rows_apart() ? of(micro_batch).rows.view() : summed(micro_batch);
+  return setup_.rows_apart() ? state_of(micro_batch).rows.view() : summed(micro_batch);
 }
 
 void Embedding::forward(int micro_batch) {
   const TensorView out = looked_up(micro_batch);
-  setup_.math().look_up(word_rows_, of(micro_batch).words.view(), out, Into::overwrite);
+  setup_.math().look_up(word_rows_, state_of(micro_batch).words.view(), out, Into::overwrite);
   if (const TableTokens* places = places_of(micro_batch))
     setup_.math().look_up(place_rows_, places->view(), out, Into::add);
   if (setup_.mp() == 1) normalise(micro_batch);
@@ -90,12 +90,12 @@ void Embedding::gather(int micro_batch, CommCall call) {
       through_norm(micro_batch);
     });
   const TensorView own = norm_ ? d_summed_.view() : setup_.first(micro_batch).input_gradient();
-  setup_.gather_rows(own, of(micro_batch).rows, call);
+  setup_.gather_rows(own, state_of(micro_batch).rows, call);
 }
 
 void Embedding::backward(int micro_batch) {
-  const TensorView d = setup_.rows_apart() ? of(micro_batch).rows.view() : through_norm(micro_batch);
-  setup_.math().add_to_rows(d, of(micro_batch).words.view(), words_.gradient);
+  const TensorView d = setup_.rows_apart() ? state_of(micro_batch).rows.view() : through_norm(micro_batch);
+  setup_.math().add_to_rows(d, state_of(micro_batch).words.view(), words_.gradient);
   if (const TableTokens* places = places_of(micro_batch))
     setup_.math().add_to_rows(d, places->view(), places_.gradient);
 }

@@ -41,8 +41,8 @@ class Embedding {
     Tensor summed;  // (held, M): input of the norm
     TableTokens words;
   };
-  MicroBatch& of(int micro_batch) { return micro_batches_[micro_batch]; }
-  const MicroBatch& of(int micro_batch) const { return micro_batches_[micro_batch]; }
+  MicroBatch& state_of(int micro_batch) { return micro_batches_[micro_batch]; }
+  const MicroBatch& state_of(int micro_batch) const { return micro_batches_[micro_batch]; }
   // Returns the places of a micro-batch's tokens; null if attention rotates.
   const TableTokens* places_of(int micro_batch) const {
     return places_of_.empty() ? nullptr : &places_of_[micro_batch % places_of_.size()];

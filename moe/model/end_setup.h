@@ -32,7 +32,7 @@ class EndSetup {
   /// Returns whether the rank has only the rows of its own tokens, which the MP group gathers and divides again.
   bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
-  Communicator& mp_comm() const { return stack_.comms().of(GroupKind::mp); }
+  Communicator& mp_comm() const { return stack_.comms().communicator(GroupKind::mp); }
   /// Enqueues the AllGather of the rows `apart` of each MP rank into `all` of the group.
   void gather_rows(TensorView apart, TensorView all, CommCall call) const;
   /// Enqueues the sum over MP of each rank's `parts`. `sum`: the rows that the rank has; `parts` itself if it has all
@@ -46,7 +46,7 @@ class EndSetup {
   /// Queues zeros on the default stream for those of the gradients that exist.
   void clear(std::initializer_list<TensorView> gradients) const;
   /// Returns how many ranks of the MP group have the same rows.
-  int copies() const { return static_cast<int>(rank().held.count / rank().tokens.count); }
+  int copies() const { return static_cast<int>(rank().held_tokens.count / rank().tokens.count); }
 
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
   MoeLayer& last(int micro_batch) const { return stack_.cell(stack_.layers().back(), micro_batch); }

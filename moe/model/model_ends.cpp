@@ -44,7 +44,8 @@ void ModelEnds::load(const SampleTokens& text) {
     const int64_t before = static_cast<int64_t>(mb) / parts * samples;
     int64_t read = -1;
     for (size_t own = 0; own < texts_[mb].inputs.size(); ++own) {
-      const int64_t token = in_samples(part, first + static_cast<int64_t>(own)), sample = token / setup_.layer().seq;
+      const int64_t token = sample_order_index(part, first + static_cast<int64_t>(own)),
+                    sample = token / setup_.layer().seq;
       if (sample != read) read_sample(text, before + sample, sample_tokens, sample_targets);
       read = sample;
       texts_[mb].inputs[own] = sample_tokens[token % seq];
@@ -91,7 +92,7 @@ void ModelEnds::sum_norm(int layer, CommCall call) {
   const bool embeds = layer == kEmbeddingLayer;
   const TensorView all = embeds ? embedding_->norm_gradients() : head_->norm_gradients();
   if (all.data() == nullptr) return;
-  setup_.stack().comms().of(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
+  setup_.stack().comms().communicator(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
   const int copies = embeds ? embedding_->norm_copies() : 1;
   if (copies == 1) return;
   call.stream.launch([&math = setup_.math(), all, by = 1.0 / copies](void* native) {
@@ -108,7 +109,8 @@ double ModelEnds::loss(int64_t place) const {
     const LayerCase part = setup_.part(mb);
     const std::vector<double> losses = head_->losses(mb, {first, first + rank().tokens.count});
     for (int64_t t = first; t < first + rank().tokens.count; ++t)
-      if (in_samples(part, rank().mp_group().first + t) % seq >= place && targets(mb)[t] >= 0) sum += losses[t - first];
+      if (sample_order_index(part, rank().mp_group().first + t) % seq >= place && targets(mb)[t] >= 0)
+        sum += losses[t - first];
   }
   return sum / (static_cast<double>(counted()) * static_cast<double>(seq - place) / static_cast<double>(seq));
 }

@@ -23,12 +23,12 @@ OutputHead::OutputHead(const EndSetup& setup, const Parameter* embedding, double
   if (norm > 0) norm_gradients_ = setup.tensor({norm}, dtype);
   norm_ = setup.norm(kNormGain3, norm_gradients_);
   micro_batches_.resize(setup.micro_batches());
-  for (MicroBatch& each : micro_batches_) {
-    if (setup.rows_apart()) each.rows = setup.rows(), each.d_rows = setup.rows();
-    each.normed = setup.rows();
-    each.logits = setup.tensor({setup.tokens(), words}, dtype);
-    each.sums = setup.tensor({setup.mp(), setup.tokens(), kSoftmaxSums}, DType::float64);
-    each.targets = Array<int32_t>(setup.math().memory(), setup.tokens());
+  for (MicroBatch& batch_state : micro_batches_) {
+    if (setup.rows_apart()) batch_state.rows = setup.rows(), batch_state.d_rows = setup.rows();
+    batch_state.normed = setup.rows();
+    batch_state.logits = setup.tensor({setup.tokens(), words}, dtype);
+    batch_state.sums = setup.tensor({setup.mp(), setup.tokens(), kSoftmaxSums}, DType::float64);
+    batch_state.targets = Array<int32_t>(setup.math().memory(), setup.tokens());
   }
 }
 
@@ -39,15 +39,15 @@ void OutputHead::clear() {
 
 void OutputHead::load(int micro_batch, std::span<const int32_t> targets) {
   require_equal(static_cast<int64_t>(targets.size()), setup_.tokens(), "targets of a micro-batch");
-  of(micro_batch).targets.from_host(targets.data());
+  state_of(micro_batch).targets.from_host(targets.data());
 }
 
 TensorView OutputHead::rows(int micro_batch) const {
-  return setup_.rows_apart() ? of(micro_batch).rows.view() : setup_.last(micro_batch).output();
+  return setup_.rows_apart() ? state_of(micro_batch).rows.view() : setup_.last(micro_batch).output();
 }
 
 TensorView OutputHead::d_rows(int micro_batch) const {
-  return setup_.rows_apart() ? of(micro_batch).d_rows.view() : setup_.last(micro_batch).output_gradient();
+  return setup_.rows_apart() ? state_of(micro_batch).d_rows.view() : setup_.last(micro_batch).output_gradient();
 }
 
 TensorView OutputHead::own_sums(const MicroBatch& m) const {
@@ -60,7 +60,7 @@ void OutputHead::gather(int micro_batch, CommCall call) {
 }
 
 void OutputHead::forward(int micro_batch) {
-  MicroBatch& m = of(micro_batch);
+  MicroBatch& m = state_of(micro_batch);
   Math& math = setup_.math();
   const TensorView x = rows(micro_batch);
   if (norm_)
@@ -72,12 +72,12 @@ void OutputHead::forward(int micro_batch) {
 }
 
 void OutputHead::share_sums(int micro_batch, CommCall call) {
-  const TensorView all = of(micro_batch).sums, own = own_sums(of(micro_batch));
+  const TensorView all = state_of(micro_batch).sums, own = own_sums(state_of(micro_batch));
   setup_.mp_comm().allgather(own.data(), all.data(), own.bytes(), call);
 }
 
 std::vector<double> OutputHead::losses(int micro_batch, Rows tokens) const {
-  const HostCopy sums(of(micro_batch).sums, setup_.math().memory());
+  const HostCopy sums(state_of(micro_batch).sums, setup_.math().memory());
   const auto of_rank = [&](int mp, int64_t token) {
     return sums.view().as<double>() + (mp * setup_.tokens() + token) * kSoftmaxSums;
   };
@@ -97,7 +97,7 @@ std::vector<double> OutputHead::losses(int micro_batch, Rows tokens) const {
 
 // The norm's backward is linear in its gradient, so parts go through it before they are summed.
 void OutputHead::backward(int micro_batch) {
-  MicroBatch& m = of(micro_batch);
+  MicroBatch& m = state_of(micro_batch);
   Math& math = setup_.math();
   math.cross_entropy_backward(m.logits, targets(m), m.sums, setup_.rank().mp, counted_);
   const TensorView d = d_rows(micro_batch);
@@ -112,7 +112,7 @@ void OutputHead::sum(int micro_batch, CommCall call) {
 }
 
 Tensor OutputHead::logits(int micro_batch) const {
-  const MicroBatch& m = of(micro_batch);
+  const MicroBatch& m = state_of(micro_batch);
   Tensor logits = setup_.tensor({setup_.tokens(), projection_.axes[1].count}, m.normed.view().dtype());
   setup_.math().gemm(matrix(m.normed), transpose(matrix(projection_.value)), matrix(logits));
   return logits;

@@ -49,8 +49,8 @@ class OutputHead {
     Tensor sums;            // (MP, tokens, kSoftmaxSums), float64
     Array<int32_t> targets;
   };
-  MicroBatch& of(int micro_batch) { return micro_batches_[micro_batch]; }
-  const MicroBatch& of(int micro_batch) const { return micro_batches_[micro_batch]; }
+  MicroBatch& state_of(int micro_batch) { return micro_batches_[micro_batch]; }
+  const MicroBatch& state_of(int micro_batch) const { return micro_batches_[micro_batch]; }
   TensorView rows(int micro_batch) const;
   TensorView d_rows(int micro_batch) const;
   /// Returns the sums that this rank sends the others.

@@ -25,20 +25,20 @@ int holders(const Parameter& p, const ParallelShape& parallel) {
 RankModel::RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const StepShape& step,
                      const LayerSeed& seed)
     : stack_(stack),
-      everyone_(world.split(0, world.rank())),
+      world_comm_(world.split(0, world.rank())),
       ends_(stack, vocabulary, step.tied, seed),
       step_(step),
       squares_({1}, DType::float64, math().memory()) {
   const ParallelShape stage = stage_case(stack.shape().shape).parallel;
   if (step.tied && stack.shape().shape.parallel.pp > 1)
-    ends_link_ = everyone_->split(ends_.tied_gradient() ? world.rank() % stage.ranks() : -1, world.rank());
+    ends_link_ = world_comm_->split(ends_.tied_gradient() ? world.rank() % stage.ranks() : -1, world.rank());
   if (stage.zero == 0) return;
-  gathers_ = LayerComms::split(*everyone_->split(stack.stage(), world.rank()), stage);
+  gathers_ = LayerComms::split(*world_comm_->split(stack.stage(), world.rank()), stage);
 }
 
 WeightShare RankModel::states_share(const Parameter& p) const {
   if (!gathers_) return weight_share(p.axes, 0, 1);
-  const Communicator& alike = gathers_->of(p.summed_over == SummedOver::edp ? GroupKind::edp : GroupKind::dp);
+  const Communicator& alike = gathers_->communicator(p.summed_over == SummedOver::edp ? GroupKind::edp : GroupKind::dp);
   return weight_share(p.axes, alike.rank(), alike.size());
 }
 
@@ -50,7 +50,7 @@ std::vector<Parameter> RankModel::parameters() {
 }
 
 std::vector<Parameter> RankModel::parameters_of(int layer) {
-  if (of_end(layer)) return ends_.parameters(layer);
+  if (is_end_layer(layer)) return ends_.parameters(layer);
   std::vector<Parameter> all = stack_.cell(layer, 0).parameters();
   for (Parameter& p : all) p.name = fmt::format("layer-{}.{}", layer, p.name);
   return all;
@@ -78,7 +78,7 @@ void RankModel::train(const OptimizerSettings& settings) {
       for (const Parameter& p : stepped_on(where, layer)) {
         const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
         TensorView gradient = p.gradient.flat();
-        if (where == Offload::experts) gradient = on_host(gradient);
+        if (where == Offload::experts) gradient = host_gradient(gradient);
         tensors.push_back({p.name, p.value.flat(), gradient, matrix, states_share(p).elements});
       }
       if (where == Offload::none || !tensors.empty())
@@ -88,13 +88,13 @@ void RankModel::train(const OptimizerSettings& settings) {
   }
 }
 
-TensorView RankModel::on_host(TensorView gradient) const {
+TensorView RankModel::host_gradient(TensorView gradient) const {
   const TensorView device = stack_.expert_gradients(), host = stack_.host_gradients();
   const auto first = gradient.as<std::byte>() - device.as<std::byte>();
   return gradient.moved_to(host.as<std::byte>() + first, host.device(), gradient.dtype());
 }
 
-std::vector<ShardedTensor> RankModel::stored() {
+std::vector<ShardedTensor> RankModel::stored_tensors() {
   std::vector<ShardedTensor> all;
   for (const Parameter& p : parameters()) all.push_back({p.name, p.axes, p.value});
   for (const Offload where : {Offload::none, Offload::experts})
@@ -120,9 +120,9 @@ void RankModel::issue(const Task& task, CommCall call) {
     case TaskKind::squares:
       return stream.launch([this](void* native) { add_own_squares(native); });
     case TaskKind::norm:
-      return everyone_->allreduce(squares_.as<double>(), 1, DType::float64, call);
+      return world_comm_->allreduce(squares_.as<double>(), 1, DType::float64, call);
     case TaskKind::stage_weights:
-      return gather_end(layer, stack_.comms().of(GroupKind::dp), call);
+      return gather_end(layer, stack_.comms().communicator(GroupKind::dp), call);
     case TaskKind::optimizer:
       return stream.launch([this, layer](void* native) {
         math().use(native);
@@ -148,7 +148,7 @@ void RankModel::step_layer(Offload where, int layer) {
   found->second.step(steps_, 1, squares_.as<double>());
 }
 
-void RankModel::passed() {
+void RankModel::end_pass() {
   if (optimizers_[Offload::none].empty()) return;
   ++steps_;
   if (settings_.clip_norm == 0) return;
@@ -164,13 +164,14 @@ void RankModel::step(Stream& stream) {
       for (const auto& [layer, optimizer] : optimizers_[where]) step_layer(where, layer);
   });
   if (!gathers_) return;
-  Communicator& dp = gathers_->of(GroupKind::dp);
+  Communicator& dp = gathers_->communicator(GroupKind::dp);
   for (const int layer : {kEmbeddingLayer, stack_.shape().layers})
     gather_end(layer, dp, {stream, {}, "weights of a model's end"});
-  stack_.gather_alike(dp, {stream, {}, "weights of gates and norms"});
+  stack_.gather_replicated(dp, {stream, {}, "weights of gates and norms"});
   for (const int layer : stack_.layers())
     for (const SummedOver over : {SummedOver::dp, SummedOver::edp})
-      stack_.gather_weights(layer, over, gathers_->of(over == SummedOver::dp ? GroupKind::dp : GroupKind::edp),
+      stack_.gather_weights(layer, over,
+                            gathers_->communicator(over == SummedOver::dp ? GroupKind::dp : GroupKind::edp),
                             {stream, {}, "weights of a layer"});
 }
 
@@ -213,7 +214,7 @@ ModelReference reference_model(const RankCells& rank, const StackChoices& choice
     }
     const LayerCase part = part_case(shape, static_cast<int>(static_cast<int64_t>(mb) % parts));
     for (size_t t = 0; t < inputs.size(); ++t) {
-      const auto from = static_cast<size_t>(in_samples(part, static_cast<int64_t>(t)));
+      const auto from = static_cast<size_t>(sample_order_index(part, static_cast<int64_t>(t)));
       inputs[t] = all_inputs[from];
       targets[t] = all_targets[from];
     }

@@ -35,25 +35,25 @@ class RankModel final : public ModelTasks {
   void step(Stream& stream);
   /// Records that a pass with all of its optimizer's tasks has ended; if they change weights, that was a step. Throws
   /// WrongResult if the step clipped by a norm that isn't finite. Blocking.
-  void passed();
+  void end_pass();
   int64_t steps() const { return steps_; }
   /// Returns this rank's part of a checkpoint, in memory(): weights and the optimizer's states.
-  std::vector<ShardedTensor> stored();
+  std::vector<ShardedTensor> stored_tensors();
   /// Continues after `steps` steps, whose weights and optimizer states have been loaded already.
-  void go_on_from(int64_t steps) { steps_ = steps; }
+  void resume_from(int64_t steps) { steps_ = steps; }
 
   void issue(const Task& task, CommCall call) override;
 
  private:
   // Returns whether a layer number means the embedding or the head.
-  bool of_end(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
+  bool is_end_layer(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
   Math& math() const { return stack_.front().state().math(); }
   std::vector<Parameter> parameters_of(int layer);
   // Returns the weights that the optimizer steps on the device, or on the host.
   std::vector<Parameter> stepped_on(Offload where, int layer);
   void step_layer(Offload where, int layer);
   // Returns the host's copy of an offloaded gradient.
-  TensorView on_host(TensorView gradient) const;
+  TensorView host_gradient(TensorView gradient) const;
   bool offloads() const { return stack_.shape().shape.parallel.offload == Offload::experts; }
   void count_experts_once(int layer);
   void gather_end(int layer, Communicator& dp, CommCall call);
@@ -62,9 +62,9 @@ class RankModel final : public ModelTasks {
   WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;
-  std::unique_ptr<Communicator> everyone_;   // all ranks of all stages
-  std::unique_ptr<Communicator> ends_link_;  // between the ranks at this place in the end stages; null: not needed
-  std::optional<LayerComms> gathers_;        // of the stage, for steps between passes; only with ZeRO
+  std::unique_ptr<Communicator> world_comm_;  // all ranks of all stages
+  std::unique_ptr<Communicator> ends_link_;   // between the ranks at this place in the end stages; null: not needed
+  std::optional<LayerComms> gathers_;         // of the stage, for steps between passes; only with ZeRO
   ModelEnds ends_;
   StepShape step_;
   OptimizerSettings settings_;

@@ -6,11 +6,14 @@
 namespace moe::model {
 
 TableTokens::TableTokens(int64_t tokens, const ShardRange& own, MemorySpace& memory)
-    : own_(own), tokens_(static_cast<size_t>(tokens)), here_(4 * tokens_ + 1), there_(memory, 4 * tokens + 1) {}
+    : own_(own),
+      tokens_(static_cast<size_t>(tokens)),
+      host_tables_(4 * tokens_ + 1),
+      device_tables_(memory, 4 * tokens + 1) {}
 
 void TableTokens::set(std::span<const int32_t> rows) {
   require_equal(rows.size(), tokens_, "tokens of a micro-batch");
-  const std::span all(here_);
+  const std::span all(host_tables_);
   const auto row = all.first(tokens_), table_row = all.subspan(tokens_, tokens_),
              begin = all.subspan(2 * tokens_, tokens_ + 1), by_row = all.last(tokens_);
   for (size_t i = 0; i < tokens_; ++i) {
@@ -29,11 +32,11 @@ void TableTokens::set(std::span<const int32_t> rows) {
   }
   begin[used] = static_cast<int32_t>(tokens_);
   used_ = static_cast<int64_t>(used);
-  there_.from_host(here_.data());
+  device_tables_.from_host(host_tables_.data());
 }
 
 TokenRows TableTokens::view() const {
-  const int32_t* all = there_.data();
+  const int32_t* all = device_tables_.data();
   return {static_cast<int64_t>(tokens_), all, used_, all + tokens_, all + 2 * tokens_, all + 3 * tokens_ + 1};
 }
 

@@ -21,8 +21,8 @@ class TableTokens {
   ShardRange own_;
   size_t tokens_;
   int64_t used_ = 0;
-  std::vector<int32_t> here_;  // row, table_row, begin and by_row of TokenRows, one after the other
-  Array<int32_t> there_;
+  std::vector<int32_t> host_tables_;  // row, table_row, begin and by_row of TokenRows, one after the other
+  Array<int32_t> device_tables_;
 };
 
 }  // namespace moe::model

@@ -28,7 +28,7 @@ constexpr EnumArray<Flow, FlowTraits, kFlows> kTraits{{{
 }}};
 // clang-format on
 
-static_assert(in_enum_order(kTraits, &FlowTraits::flow), "a row a flow, in the enumerators' order");
+static_assert(is_in_enum_order(kTraits, &FlowTraits::flow), "a row a flow, in the enumerators' order");
 
 }  // namespace
 

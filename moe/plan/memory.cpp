@@ -20,7 +20,7 @@ namespace {
 constexpr EnumArray<ActivationModel, Named<ActivationModel>, 3> kModels{{{{"printed", ActivationModel::printed},
                                                                           {"corrected", ActivationModel::corrected},
                                                                           {"counted", ActivationModel::counted}}}};
-static_assert(in_enum_order(kModels, &Named<ActivationModel>::value));
+static_assert(is_in_enum_order(kModels, &Named<ActivationModel>::value));
 
 // The rules of each Trainer.
 constexpr EnumArray<Trainer, MemoryRules, 4> kRules{
@@ -44,7 +44,7 @@ struct Layers {
 
 Layers layers_of(const MemoryRequest& r, int chunk) {
   const auto [first, last] = layers_of_chunk(r.split(), chunk);
-  const int dense = r.dense.in(first, last);
+  const int dense = r.dense.count(first, last);
   return {last - first - dense, dense};
 }
 
@@ -60,7 +60,7 @@ Layers layers_in(const MemoryRequest& r, int stage) {
 }
 
 // Returns the request with `shape` replaced by the dense layers' case.
-MemoryRequest of_dense(MemoryRequest r) {
+MemoryRequest dense_request(MemoryRequest r) {
   if (r.dense.hidden > 0) r.shape = dense_case(r.shape, r.dense.hidden);
   return r;
 }
@@ -68,8 +68,8 @@ MemoryRequest of_dense(MemoryRequest r) {
 void check(const MemoryRequest& r) {
   require<BadInput>(r.layers >= 1, "layers: found {}, expected a whole number >= 1", r.layers);
   require<BadInput>(r.micro_batches >= 1, "micro-batches: found {}, expected a whole number >= 1", r.micro_batches);
-  require<BadInput>(r.shape.parallel.zero >= 0 && r.shape.parallel.zero <= kMostZeroStage,
-                    "zero: found {}, expected 0 to {}", r.shape.parallel.zero, kMostZeroStage);
+  require<BadInput>(r.shape.parallel.zero >= 0 && r.shape.parallel.zero <= kMaxZeroStage,
+                    "zero: found {}, expected 0 to {}", r.shape.parallel.zero, kMaxZeroStage);
   require<Unsupported>(r.shape.layer.parts == 1 || r.shape.parallel.recompute != Recompute::full,
                        "parts: found {} with recompute full, which keeps no keys, expected none or selective",
                        r.shape.layer.parts);
@@ -95,22 +95,22 @@ double end_parameters(const MemoryRequest& r, Ends ends) {
   StepWeights all;
   if (ends.embedding) all += embedding_weights(r.shape, r.vocabulary);
   if (ends.head) all += head_weights(r.shape, r.vocabulary, r.tied_embedding);
-  return static_cast<double>(all.dense + all.alike);
+  return static_cast<double>(all.dense + all.replicated);
 }
 
-bool as_moetune(const MemoryRequest& r) { return r.shape.parallel.trainer == Trainer::moetune; }
+bool uses_moetune_rules(const MemoryRequest& r) { return r.shape.parallel.trainer == Trainer::moetune; }
 
 // Returns the bytes of the head's probabilities: those of all micro-batches if moetune runs the model, else of one.
 double probabilities(const MemoryRequest& r, Ends ends) {
   if (!ends.head) return 0;
   const double wide = memory_rules(r.shape.parallel.trainer).float_logits ? sizeof(float) : width(r.shape);
-  return (r.keeps_ends && as_moetune(r) ? r.micro_batches : 1) * wide * tokens(r.shape) * words(r);
+  return (r.keeps_ends && uses_moetune_rules(r) ? r.micro_batches : 1) * wide * tokens(r.shape) * words(r);
 }
 
 // Returns the bytes of the ends' M-wide rows: the normed rows and, if a rank has only the rows of its own tokens, the
 // rows that it gathers and sums (a single set for the embedding).
 double end_rows(const MemoryRequest& r, Ends ends) {
-  if (!as_moetune(r)) {  // other trainers: the normed rows of one micro-batch
+  if (!uses_moetune_rules(r)) {  // other trainers: the normed rows of one micro-batch
     const double held = tokens(r.shape) / (traits_of(r.flow).holds == Tokens::own ? r.shape.parallel.mp : 1);
     return ends.head ? width(r.shape) * held * static_cast<double>(r.shape.layer.model_dim) : 0;
   }
@@ -122,7 +122,7 @@ double end_rows(const MemoryRequest& r, Ends ends) {
 
 // torchtitan's FSDP shards all states or none.
 int sharding_stage(const ParallelShape& p) {
-  return p.trainer == Trainer::torchtitan && p.zero > 0 ? kMostZeroStage : p.zero;
+  return p.trainer == Trainer::torchtitan && p.zero > 0 ? kMaxZeroStage : p.zero;
 }
 
 // Counts the bytes of weights, gradients and optimizer states of `parameters` parameters that `replicas` ranks
@@ -173,19 +173,19 @@ double activations_of(const MemoryRequest& r) {
   return pass_of(r).kept;
 }
 
-enum class Which { all, last, others };  // which layers of a chunk to count
+enum class LayerSubset { all, last, others };  // which layers of a chunk to count
 
-Layers layers_of(const MemoryRequest& r, int chunk, Which which) {
+Layers layers_of(const MemoryRequest& r, int chunk, LayerSubset which) {
   const auto [first, last] = layers_of_chunk(r.split(), chunk);
   const Layers ends = r.dense.has(last - 1) ? Layers{0, 1} : Layers{1, 0};
-  if (which == Which::last) return ends;
+  if (which == LayerSubset::last) return ends;
   const Layers all = layers_of(r, chunk);
-  return which == Which::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
+  return which == LayerSubset::all ? all : Layers{all.moe - ends.moe, all.dense - ends.dense};
 }
 
 // Returns, for each kind of layer, the largest number of forwards on the stage whose backward is yet to come.
-Layers passes(const MemoryRequest& r, int stage, Which which = Which::all) {
-  if (r.virtual_stages == 1 || r.dense.none(r.layers)) {  // all chunks of a stage have the same layers
+Layers passes(const MemoryRequest& r, int stage, LayerSubset which = LayerSubset::all) {
+  if (r.virtual_stages == 1 || r.dense.has_none(r.layers)) {  // all chunks of a stage have the same layers
     const int held = passes_in_flight(r.order, r.micro_batches, r.split(), stage);
     const Layers each = layers_of(r, stage, which);
     return {each.moe * held, each.dense * held};
@@ -215,9 +215,9 @@ Layers sets_kept(const MemoryRequest& r, int stage) {
 // Returns, for each kind of layer, the number of layer outputs that the stage keeps. A plan's slots exclude the outputs
 // of chunks' last layers, which are added here.
 Layers outputs_kept(const MemoryRequest& r, int stage) {
-  const Layers last = passes(r, stage, Which::last);
+  const Layers last = passes(r, stage, LayerSubset::last);
   if (r.slots.empty()) {
-    const Layers others = passes(r, stage, Which::others);
+    const Layers others = passes(r, stage, LayerSubset::others);
     return {others.moe + last.moe, others.dense + last.dense};
   }
   const StageSlots& slots = r.slots[stage];
@@ -225,10 +225,10 @@ Layers outputs_kept(const MemoryRequest& r, int stage) {
 }
 
 double activations(const MemoryRequest& r, int stage) {
-  const MemoryRequest dense = of_dense(r);
+  const MemoryRequest dense = dense_request(r);
   const double layer = activations_of(r), dense_layer = is_dense(dense.shape) ? activations_of(dense) : 0;
   if (r.activations == ActivationModel::printed) {
-    const int of_dense = r.dense.in(0, r.layers);
+    const int of_dense = r.dense.count(0, r.layers);
     return (r.layers - of_dense) * layer + of_dense * dense_layer;
   }
   const auto sum = [](Layers count, double moe, double of_dense) { return count.moe * moe + count.dense * of_dense; };
@@ -241,7 +241,7 @@ double activations(const MemoryRequest& r, int stage) {
 // Returns whether a rank gathers weights that `replicas` ranks replicate: always under ZeRO 3, where it has only a
 // shard.
 bool gathers_from(const LayerCase& c, int replicas) {
-  return sharding_stage(c.parallel) == kMostZeroStage || replicas > 1;
+  return sharding_stage(c.parallel) == kMaxZeroStage || replicas > 1;
 }
 
 // Returns the number of a layer's parameters that are gathered together.
@@ -254,20 +254,20 @@ double gathered(const LayerCase& c, const RankParameters& layer) {
 // chunk and micro-batch; outputs in flight are excluded, because the activations include them.
 double stage_ends(const MemoryRequest& r, const PassBytes& pass, int stage) {
   const int passes = r.virtual_stages * r.micro_batches;
-  return pass.output * (r.keeps_ends && as_moetune(r)
+  return pass.output * (r.keeps_ends && uses_moetune_rules(r)
                             ? 4 * passes - passes_in_flight(r.order, r.micro_batches, r.split(), stage)
                             : 3);
 }
 
 double buffers(const MemoryRequest& r, int stage) {
-  const MemoryRequest dense = of_dense(r);
+  const MemoryRequest dense = dense_request(r);
   PassBytes pass = pass_of(r);
   if (is_dense(dense.shape)) pass.moe += pass_of(dense).moe;
   const int moe_layers = layers_in(r, stage).moe;
   const auto [first, last] = layers_of_chunk(r.split(), stage);
   const PartSlots slots = r.slots.empty() ? PartSlots() : r.slots[stage].parts;
   double bytes = slots.dense * pass.dense + slots.moe * pass.moe + slots.input_sums * pass.input_sum;
-  bytes += moe_layers * r.micro_batches * pass.apart + stage_ends(r, pass, stage);
+  bytes += moe_layers * r.micro_batches * pass.permanent + stage_ends(r, pass, stage);
   if (last - first > 1) bytes += slots.output_gradients * pass.output;
   if (r.shape.parallel.zero == 0) return bytes;
   RankParameters most = rank_parameters(r);
@@ -276,7 +276,7 @@ double buffers(const MemoryRequest& r, int stage) {
   return bytes + width(r.shape) * gathered(r.shape, most);
 }
 
-std::vector<StageSlots> by_stage(const MemorySlots& slots, int stages) {
+std::vector<StageSlots> slots_by_stage(const MemorySlots& slots, int stages) {
   std::vector<StageSlots> all(stages, StageSlots{.parts = {0, 0, 0, 0}});
   for (const MemorySlot& slot : slots.slots) {
     StageSlots& at = all[slot.stage];
@@ -316,7 +316,7 @@ std::string_view name_of(ActivationModel model) { return kModels[model].name; }
 RankParameters rank_parameters(const MemoryRequest& r) {
   const LayerCase& c = r.shape;
   const StepWeights all = step_weights(c);
-  int64_t dense = all.dense + all.alike;
+  int64_t dense = all.dense + all.replicated;
   if (!r.dense_part)
     dense -= attention_parameters(c) + attention_biases(c) + 2 * norm_parameters(c.layer) + latent_parameters(c.layer);
   return {static_cast<double>(dense), static_cast<double>(all.experts)};
@@ -328,7 +328,7 @@ double micro_batches_in_flight(const MemoryRequest& r, int stage) {
 
 MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
   check(r);
-  const RankParameters layer = rank_parameters(r), dense_layer = rank_parameters(of_dense(r));
+  const RankParameters layer = rank_parameters(r), dense_layer = rank_parameters(dense_request(r));
   const Layers layers = layers_in(r, stage);
   double parameters = layers.moe * layer.dense + end_parameters(r, {r, stage});
   if (layers.dense > 0) parameters += layers.dense * dense_layer.dense;
@@ -341,7 +341,7 @@ MemoryEstimate estimate_stage(const MemoryRequest& r, int stage) {
     experts.optimizer = 0;
   }
   e.weights = dense.weights + experts.weights + layers.moe * fp8_bytes(r);
-  if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(of_dense(r));
+  if (layers.dense > 0) e.weights += layers.dense * fp8_bytes(dense_request(r));
   e.gradients = dense.gradients + experts.gradients;
   e.optimizer = dense.optimizer + experts.optimizer;
   e.activations = activations(r, stage);
@@ -375,7 +375,7 @@ MemoryRequest memory_request(const Plan& plan) {
   request.virtual_stages = plan.virtual_stages;
   request.flow = plan.structure->flow;
   request.dense = plan.dense;
-  request.slots = by_stage(memory_slots(plan), plan.shape.parallel.pp);
+  request.slots = slots_by_stage(memory_slots(plan), plan.shape.parallel.pp);
   request.vocabulary = plan.vocabulary;
   request.tied_embedding = plan.step.tied;
   request.keeps_ends = request.vocabulary > 0;
@@ -392,20 +392,21 @@ std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_by
 
 namespace {
 
-bool of_attention(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
+bool is_attention_task(TaskKind kind) { return part_of(kind) == TaskPart::attention; }
 
 // Returns whether the task sums attention's results over MP. In a backward, this is the pass's last task, and it reads
 // only those results.
 bool sums_attention(TaskKind kind) {
-  return of_attention(kind) && traits_of(kind).group == GroupKind::mp && operation_of(kind) != TaskOperation::allgather;
+  return is_attention_task(kind) && traits_of(kind).group == GroupKind::mp &&
+         operation_of(kind) != TaskOperation::allgather;
 }
 
-bool of_rows(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
+bool is_row_task(TaskKind kind) { return is_chunked(kind) || is_shared(kind) || kind == TaskKind::i_order; }
 
 // Returns whether the task uses temporary tensors of the dense part. The AllGather of a forward's input, and the one
 // before a dense layer's feed-forward in a backward, do not: they use only kept tensors and those between layers.
-bool of_dense_part(const Task& task) {
-  if (of_rows(task.kind)) return false;
+bool is_dense_part_task(const Task& task) {
+  if (is_row_task(task.kind)) return false;
   if (task.phase == Phase::forward) return task.kind != TaskKind::mp_allgather;
   return !sums_attention(task.kind) && task.kind != TaskKind::ffn_allgather;
 }
@@ -414,7 +415,7 @@ bool of_dense_part(const Task& task) {
 class Span {
  public:
   void add(const Task& task) {
-    const auto lane = std::ranges::find(lanes_, task.lane, &OfLane::lane);
+    const auto lane = std::ranges::find(lanes_, task.lane, &LaneSpan::lane);
     if (lane == lanes_.end())
       lanes_.push_back({task.lane, task.id, task.id});
     else
@@ -426,17 +427,17 @@ class Span {
   int first() const { return first_; }
   int last() const { return last_; }
   bool ends_before(const Span& other, const Ancestors& ancestors) const {
-    return last_ < other.first_ && std::ranges::all_of(lanes_, [&](const OfLane& own) {
+    return last_ < other.first_ && std::ranges::all_of(lanes_, [&](const LaneSpan& own) {
              return std::ranges::all_of(other.lanes_,
-                                        [&](const OfLane& next) { return ancestors.before(own.last, next.first); });
+                                        [&](const LaneSpan& next) { return ancestors.before(own.last, next.first); });
            });
   }
 
  private:
-  struct OfLane {
+  struct LaneSpan {
     int lane, first, last;
   };
-  std::vector<OfLane> lanes_;
+  std::vector<LaneSpan> lanes_;
   int first_ = -1, last_ = -1;
 };
 
@@ -447,7 +448,7 @@ using Holdings = std::vector<EnumArray<Lifetime, Holding, kLifetimes>>;
 Holdings holdings_of(const Plan& plan) {
   const auto micro_batches = static_cast<size_t>(plan.micro_batches);
   Holdings all(static_cast<size_t>(plan.layers) * micro_batches);
-  const bool again = std::ranges::any_of(plan.tasks(), &Task::again);
+  const bool again = std::ranges::any_of(plan.tasks(), &Task::is_recompute);
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind)) continue;
     const bool forward = task.phase == Phase::forward;
@@ -458,15 +459,15 @@ Holdings holdings_of(const Plan& plan) {
       add(pass, Lifetime::kept, time);
       add(pass, Lifetime::output);
     }
-    const bool dense_part = of_dense_part(task), moe_part = !of_attention(task.kind);
+    const bool dense_part = is_dense_part_task(task), moe_part = !is_attention_task(task.kind);
     if (forward && dense_part) add(pass, Lifetime::dense_forward, time);
     if (forward && moe_part) add(pass, Lifetime::moe_forward, time);
     if (forward) continue;
     if (dense_part) add(pass, Lifetime::dense_backward);
     if (moe_part) add(pass, Lifetime::moe_backward);
-    const bool makes_input = of_attention(task.kind) && task.kind != TaskKind::attention_dw;
+    const bool makes_input = is_attention_task(task.kind) && task.kind != TaskKind::attention_dw;
     if (makes_input && task.kind != TaskKind::mp_allgather) add(pass, Lifetime::input_sum);
-    if (!of_attention(task.kind))
+    if (!is_attention_task(task.kind))
       add(pass, Lifetime::output_gradient);
     else if (makes_input && task.layer > 0)
       add(pass - micro_batches, Lifetime::output_gradient);
@@ -474,7 +475,7 @@ Holdings holdings_of(const Plan& plan) {
   return all;
 }
 
-Lifetime of_both_phases(Lifetime lifetime) {
+Lifetime shared_lifetime(Lifetime lifetime) {
   if (lifetime == Lifetime::dense_backward) return Lifetime::dense_forward;
   return lifetime == Lifetime::moe_backward ? Lifetime::moe_forward : lifetime;
 }
@@ -518,14 +519,14 @@ class Slots {
 };
 
 // A pass's memory of one lifetime, which needs a slot; `slot`: where to store its number.
-struct Wanted {
+struct SlotRequest {
   const Holding* by;
   MemorySlot kind;
   int* slot;
 };
 
-std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, MemorySlots& slots) {
-  std::vector<Wanted> all;
+std::vector<SlotRequest> slot_requests(const Plan& plan, const Holdings& holdings, MemorySlots& slots) {
+  std::vector<SlotRequest> all;
   const StageSplit split = plan.split();
   const int micro_batches = plan.micro_batches;
   for (int chunk = 0; chunk < split.chunks(); ++chunk) {
@@ -540,10 +541,10 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
         if (holding.front().empty() || (passed_on && layer + 1 == last)) continue;
         const bool by_kind = lifetime == Lifetime::kept || lifetime == Lifetime::output;
         const bool dense = by_kind && plan.dense.has(layer);
-        all.push_back({&holding, {of_both_phases(lifetime), stage, dense}, &slots.held[pass][l]});
+        all.push_back({&holding, {shared_lifetime(lifetime), stage, dense}, &slots.slots_by_pass[pass][l]});
       }
   }
-  std::ranges::stable_sort(all, {}, [](const Wanted& wanted) { return wanted.by->front().first(); });
+  std::ranges::stable_sort(all, {}, [](const SlotRequest& wanted) { return wanted.by->front().first(); });
   return all;
 }
 
@@ -552,12 +553,12 @@ std::vector<Wanted> wanted_slots(const Plan& plan, const Holdings& holdings, Mem
 MemorySlots memory_slots(const Plan& plan) {
   MemorySlots result{plan.micro_batches, {}, {}};
   const Holdings holdings = holdings_of(plan);
-  MemorySlots::OfPass nothing;
+  MemorySlots::PassSlots nothing;
   nothing.fill(-1);
-  result.held.assign(holdings.size(), nothing);
+  result.slots_by_pass.assign(holdings.size(), nothing);
   const Ancestors ancestors(plan);
   std::map<MemorySlot, Slots> kinds;
-  for (const Wanted& wanted : wanted_slots(plan, holdings, result)) {
+  for (const SlotRequest& wanted : slot_requests(plan, holdings, result)) {
     const int fresh = static_cast<int>(result.slots.size());
     *wanted.slot = kinds[wanted.kind].take(*wanted.by, ancestors, fresh);
     if (*wanted.slot == fresh) result.slots.push_back(wanted.kind);
@@ -588,19 +589,19 @@ class PassCount {
     if (attends) {
       pass.kept = w * attention_kept();
       pass.dense = w * attention_meanwhile();
-      pass.input_sum = w * m() * (scattered() ? all() : 0);
+      pass.input_sum = w * m() * (scattered() ? mp_group_tokens() : 0);
     }
     if (is_dense(c_)) {
       pass.kept += w * feed_forward_kept();
-      pass.moe = w * feed_forward_meanwhile() + fp8_bytes(all(), l_.shared_hidden / p_.mp);
+      pass.moe = w * feed_forward_meanwhile() + fp8_bytes(mp_group_tokens(), l_.shared_hidden / p_.mp);
       return pass;
     }
     pass.kept += w * (tokens_kept(attends) + rows_kept() + shared_kept()) + gate_scores();
     pass.moe = w * (tokens_meanwhile() + rows_meanwhile() + shared_meanwhile()) + wire_bytes();
-    pass.moe += fp8_bytes(computed(), l_.hidden / p_.esp);
-    if (l_.shared_hidden > 0) pass.moe += fp8_bytes(all(), l_.shared_hidden / p_.mp);
+    pass.moe += fp8_bytes(computed_rows(), l_.hidden / p_.esp);
+    if (l_.shared_hidden > 0) pass.moe += fp8_bytes(mp_group_tokens(), l_.shared_hidden / p_.mp);
     pass.dense += gate_bytes_meanwhile();
-    pass.apart = 2 * gate_scores() + w * (mask() + dispatcher_blocks());
+    pass.permanent = 2 * gate_scores() + w * (mask() + dispatcher_blocks());
     return pass;
   }
 
@@ -611,69 +612,73 @@ class PassCount {
   bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
 
   // Numbers of tokens: those of the MP group; those whose input and output the rank has; those that the rank gates.
-  double all() const { return real(mp_tokens(c_)); }
-  double held() const { return all() / (traits_.holds == Tokens::own ? p_.mp : 1); }
+  double mp_group_tokens() const { return real(mp_tokens(c_)); }
+  double held_tokens() const { return mp_group_tokens() / (traits_.holds == Tokens::own ? p_.mp : 1); }
   double gated() const {
-    if (traits_.gates == Tokens::own) return all() / p_.mp;
-    return all() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
+    if (traits_.gates == Tokens::own) return mp_group_tokens() / p_.mp;
+    return mp_group_tokens() * (traits_.gates == Tokens::esp_groups ? p_.esp : 1);
   }
-  bool scattered() const { return held() < all(); }
+  bool scattered() const { return held_tokens() < mp_group_tokens(); }
   // Numbers of tokens whose gathered rows, or normed rows, are kept.
-  double gathered_kept() const { return rules_.gathers_again ? 0 : all(); }
-  double normed_kept() const { return rules_.gathers_again ? held() : all(); }
-  bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held(); }
-  double output() const { return m() * (gathers_gated() ? gated() : held()); }
+  double gathered_kept() const { return rules_.gathers_again ? 0 : mp_group_tokens(); }
+  double normed_kept() const { return rules_.gathers_again ? held_tokens() : mp_group_tokens(); }
+  bool gathers_gated() const { return !is_dense(c_) && !traits_.gathers_tokens() && gated() > held_tokens(); }
+  double output() const { return m() * (gathers_gated() ? gated() : held_tokens()); }
 
   // q, k, v and the heads' output, or their gradients; k and v of whole samples, or of the rank's block of a ring.
   // Heads are those of the rank with the most.
   double projected() const {
-    const HeadColumns columns = most_columns(c_);
+    const HeadColumns columns = max_columns(c_);
     const int keys = p_.ring_blocks() > 0 ? 1 : p_.cp;
-    return all() * real(columns.query + columns.mixed + keys * (columns.key + columns.value));
+    return mp_group_tokens() * real(columns.query + columns.mixed + keys * (columns.key + columns.value));
   }
   // Other ranks' blocks of keys and values in a ring, at most two at a time.
   double received_keys() const {
-    const HeadColumns columns = most_columns(c_);
-    return p_.ring_blocks() > 0 ? std::min(2, p_.cp - 1) * all() * real(columns.key + columns.value) : 0;
+    const HeadColumns columns = max_columns(c_);
+    return p_.ring_blocks() > 0 ? std::min(2, p_.cp - 1) * mp_group_tokens() * real(columns.key + columns.value) : 0;
   }
   // Gradients that a ring's backward sends, of two blocks.
   double sent_gradients() const {
-    const HeadColumns columns = most_columns(c_);
-    return p_.ring_blocks() > 0 ? 2 * all() * real(columns.key + columns.value) : 0;
+    const HeadColumns columns = max_columns(c_);
+    return p_.ring_blocks() > 0 ? 2 * mp_group_tokens() * real(columns.key + columns.value) : 0;
   }
   // In a ring: for each token and head, the softmax's denominator for the backward, or the gradient's sum.
-  double ring_sums() const { return p_.ring_blocks() > 0 ? w_ratio() * all() * real(most_heads(c_).query) : 0; }
+  double ring_sums() const {
+    return p_.ring_blocks() > 0 ? w_ratio() * mp_group_tokens() * real(max_heads(c_).query) : 0;
+  }
   // Gradients of keys and values, to which later parts add theirs.
   double keys_gradients() const {
-    const HeadColumns columns = most_columns(c_);
-    return l_.parts > 1 ? all() * real(columns.key + columns.value) : 0;
+    const HeadColumns columns = max_columns(c_);
+    return l_.parts > 1 ? mp_group_tokens() * real(columns.key + columns.value) : 0;
   }
   // A CP rank's keys and values of its own tokens before a gather, or their gradients after a sum.
-  double own_keys() const {
-    const HeadColumns columns = most_columns(c_);
-    return p_.cp > 1 && p_.ring_blocks() == 0 ? all() * real(columns.key + columns.value) : 0;
+  double local_keys_values() const {
+    const HeadColumns columns = max_columns(c_);
+    return p_.cp > 1 && p_.ring_blocks() == 0 ? mp_group_tokens() * real(columns.key + columns.value) : 0;
   }
   // Latents of latent attention, normed or not, or their gradients.
-  double latents() const { return all() * real(l_.q_lora_rank + l_.kv_lora_rank); }
+  double latents() const { return mp_group_tokens() * real(l_.q_lora_rank + l_.kv_lora_rank); }
   // What attention keeps: its input, gathered and normed; its projections; the softmax of the scores; the hidden state.
   double attention_kept() const {
     const bool keeps = attention_.scores && !rules_.fused_attention && !p_.recomputes_scores();
-    const double scores = keeps ? all() * real(most_heads(c_).query * l_.seq) : 0;
+    const double scores = keeps ? mp_group_tokens() * real(max_heads(c_).query * l_.seq) : 0;
     const bool again = scattered() && !rules_.gathers_again && (is_dense(c_) || gathers_gated());
-    const double hidden = again ? 0 : held();
+    const double hidden = again ? 0 : held_tokens();
     return m() * ((scattered() ? gathered_kept() : 0) + (pre_norm() ? normed_kept() : 0) + hidden) + projected() +
            2 * latents() + keys_gradients() + scores + ring_sums();
   }
   // Attention's temporary tensors: this rank's part of a sum over MP, or the gradient of gathered rows; gradients of
   // the hidden state and of the projections.
   double attention_meanwhile() const {
-    const double tokens = all() + (scattered() ? held() : 0);
-    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + own_keys() + latents() +
-           received_keys() + sent_gradients() + ring_sums() + all() * real(l_.qk_rope_head_dim);
+    const double tokens = mp_group_tokens() + (scattered() ? held_tokens() : 0);
+    return m() * (tokens + (gathers_gated() ? gated() : 0)) + projected() - keys_gradients() + local_keys_values() +
+           latents() + received_keys() + sent_gradients() + ring_sums() + mp_group_tokens() * real(l_.qk_rope_head_dim);
   }
 
-  double inside(double rows, int64_t hidden, int shards) const { return gemms() * rows * real(hidden) / shards; }
-  double inside_meanwhile(double rows, int64_t hidden, int shards) const {
+  double hidden_elements(double rows, int64_t hidden, int shards) const {
+    return gemms() * rows * real(hidden) / shards;
+  }
+  double hidden_elements_meanwhile(double rows, int64_t hidden, int shards) const {
     return (gemms() - 1) * rows * real(hidden) / shards;
   }
 
@@ -687,10 +692,11 @@ class PassCount {
   // What a dense layer's feed-forward keeps: its input, gathered and normed; the rows between its GEMMs.
   double feed_forward_kept() const {
     const double input = (scattered() ? gathered_kept() : 0) + (l_.norm != Norm::none ? normed_kept() : 0);
-    return m() * input + inside(all(), l_.shared_hidden, p_.mp);
+    return m() * input + hidden_elements(mp_group_tokens(), l_.shared_hidden, p_.mp);
   }
   double feed_forward_meanwhile() const {
-    return m() * (scattered() ? 2 * all() : 0) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
+    return m() * (scattered() ? 2 * mp_group_tokens() : 0) +
+           hidden_elements_meanwhile(mp_group_tokens(), l_.shared_hidden, p_.mp);
   }
 
   // What the MoE part keeps of tokens: the gate's input, gathered and normed; its residual sum if a norm follows it.
@@ -707,11 +713,11 @@ class PassCount {
   double t_rank() const { return planned_rows(c_); }
   // Numbers of rows: those of one group of tokens for all experts; groups; rows that this rank sends; rows that its
   // experts compute.
-  double of_group() const { return t_rank() * real(l_.experts); }
-  double groups() const { return gated() / (all() / p_.mp); }
-  double sent() const { return of_group() * (traits_.sends_all_groups() ? groups() : 1); }
-  double computed() const { return of_group() * (traits_.sends_all_groups() ? groups() : p_.esp); }
-  double gathered_home() const { return traits_.gathers_rows() && p_.mp > 1 ? of_group() * p_.mp : 0; }
+  double group_rows() const { return t_rank() * real(l_.experts); }
+  double groups() const { return gated() / (mp_group_tokens() / p_.mp); }
+  double sent_rows() const { return group_rows() * (traits_.sends_all_groups() ? groups() : 1); }
+  double computed_rows() const { return group_rows() * (traits_.sends_all_groups() ? groups() : p_.esp); }
+  double gathered_home_rows() const { return traits_.gathers_rows() && p_.mp > 1 ? group_rows() * p_.mp : 0; }
   bool moved() const {
     if (traits_.fused()) return p_.ep * p_.esp > 1;
     return traits_.through_peer() ? p_.esp > 1 : p_.ep > 1;
@@ -719,35 +725,36 @@ class PassCount {
 
   // What the experts keep: their input and the rows between their GEMMs; the returned rows, for the gate's gradient.
   double rows_kept() const {
-    double back = gathered_home() > 0 ? gathered_home() : sent();
+    double back = gathered_home_rows() > 0 ? gathered_home_rows() : sent_rows();
     if (rules_.weighs_before_combine) back = 0;
-    return m() * (computed() + back) + inside(computed(), l_.hidden, p_.esp);
+    return m() * (computed_rows() + back) + hidden_elements(computed_rows(), l_.hidden, p_.esp);
   }
   // Temporary tensors of rows: rows in transit after each exchange; an expert task's input and output; gradients
   // between the GEMMs.
   double rows_meanwhile() const {
-    double stations = sent() + gathered_home() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA may copy rows
-    if (traits_.fused() && p_.esp > 1) stations += sent() * p_.esp;
-    if (traits_.through_peer() && p_.ep > 1) stations += sent();
-    if (moved()) stations += computed();
-    return m() * (stations + 2 * computed()) + inside_meanwhile(computed(), l_.hidden, p_.esp);
+    double stations =
+        sent_rows() + gathered_home_rows() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA may copy rows
+    if (traits_.fused() && p_.esp > 1) stations += sent_rows() * p_.esp;
+    if (traits_.through_peer() && p_.ep > 1) stations += sent_rows();
+    if (moved()) stations += computed_rows();
+    return m() * (stations + 2 * computed_rows()) + hidden_elements_meanwhile(computed_rows(), l_.hidden, p_.esp);
   }
   // Send and receive buffers of one exchange, if rows are sent in another type than the layer's.
   double wire_bytes() const {
     const DType wire = wire_type(l_);
-    return wire == l_.dtype ? 0 : 2 * bytes_of(wire) * m() * std::max(sent(), moved() ? computed() : 0);
+    return wire == l_.dtype ? 0 : 2 * bytes_of(wire) * m() * std::max(sent_rows(), moved() ? computed_rows() : 0);
   }
 
   // What the shared expert keeps: its input, if gathered from MP ranks; the rows between its GEMMs.
   bool gathers_shared() const { return p_.mp > 1 && traits_.gates == Tokens::own; }
   double shared_kept() const {
     if (l_.shared_hidden == 0) return 0;
-    return m() * (gathers_shared() ? gathered_kept() : 0) + inside(all(), l_.shared_hidden, p_.mp);
+    return m() * (gathers_shared() ? gathered_kept() : 0) + hidden_elements(mp_group_tokens(), l_.shared_hidden, p_.mp);
   }
   double shared_meanwhile() const {
     if (l_.shared_hidden == 0) return 0;
-    const double gathers = gathers_shared() ? all() + all() / p_.mp : 0;
-    return m() * (all() + gathers) + inside_meanwhile(all(), l_.shared_hidden, p_.mp);
+    const double gathers = gathers_shared() ? mp_group_tokens() + mp_group_tokens() / p_.mp : 0;
+    return m() * (mp_group_tokens() + gathers) + hidden_elements_meanwhile(mp_group_tokens(), l_.shared_hidden, p_.mp);
   }
 
   // A token of a mixing gate (softmoe) has a score for each of its choices.
@@ -763,13 +770,13 @@ class PassCount {
     return (mixes() ? 2 : 1) * gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
   }
   // GShard's order multiplies by a mask, one element for each token of a group and row of an expert.
-  double mask() const { return l_.order == "gshard" ? all() / p_.mp * t_rank() : 0; }
+  double mask() const { return l_.order == "gshard" ? mp_group_tokens() / p_.mp * t_rank() : 0; }
   // Buffers in which 1dh and 2dh reorder blocks, if an EP group has several nodes and several ranks on each.
   double dispatcher_blocks() const {
     const int on_node = std::min(p_.ep, p_.ep_inside ? p_.ranks_per_node : std::max(1, p_.ranks_per_node / p_.esp));
     if (on_node == 1 || on_node == p_.ep || traits_.fused()) return 0;
-    if (l_.dispatcher == "2dh") return 2 * sent() * m();
-    return l_.dispatcher == "1dh" ? 2 * sent() * m() * on_node : 0;
+    if (l_.dispatcher == "2dh") return 2 * sent_rows() * m();
+    return l_.dispatcher == "1dh" ? 2 * sent_rows() * m() * on_node : 0;
   }
 
   const LayerCase& c_;

@@ -170,13 +170,15 @@ struct MemorySlot {
 struct MemorySlots {
   int micro_batches = 0;
   std::vector<MemorySlot> slots;
-  using OfPass = EnumArray<Lifetime, int, kLifetimes>;  // for each lifetime, an index into `slots`; -1: not shared
-  std::vector<OfPass> held;  // for each layer and micro-batch, the micro-batch varies fastest
+  using PassSlots = EnumArray<Lifetime, int, kLifetimes>;  // for each lifetime, an index into `slots`; -1: not shared
+  std::vector<PassSlots> slots_by_pass;  // for each layer and micro-batch, the micro-batch varies fastest
 
   /// Returns whether no pass shares memory.
   bool none() const { return slots.empty(); }
-  const OfPass& of(int layer, int micro_batch) const { return held[layer * micro_batches + micro_batch]; }
-  bool operator==(const MemorySlots& other) const { return held == other.held; }
+  const PassSlots& pass_slots(int layer, int micro_batch) const {
+    return slots_by_pass[layer * micro_batches + micro_batch];
+  }
+  bool operator==(const MemorySlots& other) const { return slots_by_pass == other.slots_by_pass; }
 };
 
 /// Assigns each pass, in the order in which passes begin, a free slot for each lifetime. The output of a chunk's last
@@ -192,7 +194,7 @@ struct PassBytes {
   double dense = 0, moe = 0;  // temporary tensors of a phase's dense part, and of its MoE part or feed-forward
   double input_sum = 0;       // this rank's part of the input's gradient, until MP ranks sum their parts
   double output = 0;          // the layer's output; its gradient has the same size
-  double apart = 0;           // tensors that no two passes share
+  double permanent = 0;       // tensors that no two passes share
 };
 
 /// Whether attention is counted, and whether it keeps scores. Without attention, only the gate of the dense part is

@@ -11,7 +11,7 @@ namespace {
 
 constexpr EnumArray<PipelineOrder, Named<PipelineOrder>, 2> kOrders{
     {{{"gpipe", PipelineOrder::gpipe}, {"1f1b", PipelineOrder::one_f_one_b}}}};
-static_assert(in_enum_order(kOrders, &Named<PipelineOrder>::value));
+static_assert(is_in_enum_order(kOrders, &Named<PipelineOrder>::value));
 
 // Returns the micro-batch of the n-th backward. The parts of a sample run their backwards in reverse order. The
 // function is its own inverse: it also returns the position of micro-batch n's backward.
@@ -117,7 +117,7 @@ int layers_in(const StageSplit& split, int stage) {
   return count;
 }
 
-int most_layers(const StageSplit& split) {
+int max_layers(const StageSplit& split) {
   int most = 0;
   for (int stage = 0; stage < split.stages; ++stage) most = std::max(most, layers_in(split, stage));
   return most;

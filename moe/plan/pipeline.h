@@ -31,7 +31,7 @@ std::pair<int, int> layers_of_chunk(const StageSplit& split, int chunk);
 int layers_in(const StageSplit& split, int stage);
 std::vector<int> layers_of_stage(const StageSplit& split, int stage);
 /// Returns the number of layers on the stage with the most.
-int most_layers(const StageSplit& split);
+int max_layers(const StageSplit& split);
 /// Returns the layer whose backward is the stage's n-th of a micro-batch; n = 0 is the stage's last layer.
 int nth_backward(const StageSplit& split, int stage, int n);
 /// Returns the chunk of a layer; the model's ends belong to the chunk of the layer next to them.

@@ -80,8 +80,8 @@ void hash_shape(Hash& hash, const LayerCase& c) {
 }
 
 void hash_layers(Hash& hash, const LayerSet& layers) {
-  hash.add(layers.is.size());
-  for (const bool is : layers.is) hash.add(uint64_t{is});
+  hash.add(layers.by_layer.size());
+  for (const bool is : layers.by_layer) hash.add(uint64_t{is});
 }
 
 void hash_ids(Hash& hash, const std::vector<int>& ids) {
@@ -95,7 +95,7 @@ void hash_accesses(Hash& hash, const std::vector<Access>& accesses) {
     for (const int v :
          {static_cast<int>(a.buffer), static_cast<int>(a.phase), a.layer, a.chunk, a.chunks, a.micro_batch})
       hash.add(static_cast<uint64_t>(v));
-    if (a.again) hash.add(std::string_view("again"));
+    if (a.is_recompute) hash.add(std::string_view("again"));
   }
 }
 
@@ -113,7 +113,7 @@ void hash_structure(Hash& hash, const Structure& structure) {
     for (const int v : {static_cast<int>(task.phase), task.micro_batch, task.layer, task.chunk, task.chunks, task.lane,
                         static_cast<int>(task.group), task.slice})
       hash.add(static_cast<uint64_t>(v));
-    if (task.again) hash.add(std::string_view("again"));
+    if (task.is_recompute) hash.add(std::string_view("again"));
     hash_ids(hash, task.after);
     hash_accesses(hash, task.reads);
     hash_accesses(hash, task.writes);
@@ -130,7 +130,7 @@ std::string Task::name() const {
   std::string text = fmt::format("{} {}", name_of(phase), name_of(kind));
   if (chunks > 1) text += fmt::format(" {}/{}", chunk + 1, chunks);
   if (slice >= 0) text += fmt::format(" slice {}", slice);
-  text += fmt::format(" of layer {}{}", layer, again ? ", again" : "");
+  text += fmt::format(" of layer {}{}", layer, is_recompute ? ", again" : "");
   if (micro_batch > 0) text += fmt::format(", micro-batch {}", micro_batch);
   return text + fmt::format(" (task {})", id);
 }
@@ -160,7 +160,7 @@ uint64_t Plan::hash() const {
     hash.add(static_cast<uint64_t>(dense.hidden));
     hash_layers(hash, dense);
   }
-  if (!whole.is.empty()) {
+  if (!whole.by_layer.empty()) {
     hash.add(std::string_view("whole"));
     hash_layers(hash, whole);
   }
@@ -170,7 +170,7 @@ uint64_t Plan::hash() const {
   hash_structure(hash, *structure);
   for (const Gradient& gradient : gradients)
     for (const int64_t v : {int64_t{gradient.layer}, gradient.bytes, int64_t{gradient.made_by},
-                            int64_t{gradient.experts} | int64_t{gradient.alike} << 1})
+                            int64_t{gradient.experts} | int64_t{gradient.is_replicated} << 1})
       hash.add(static_cast<uint64_t>(v));
   for (const GradientSlice& slice : slices)
     for (const int64_t v : {int64_t{slice.gradient}, slice.begin, slice.end}) hash.add(static_cast<uint64_t>(v));
@@ -198,7 +198,7 @@ Work attention_of(double flops, int gemms) { return {Op::attention, GroupKind::n
 
 int weight_gemms(const LayerCase& c) {
   return static_cast<int>(
-      std::ranges::count_if(projections(c.layer, most_heads(c)), [](const Projection& p) { return p.in > 0; }));
+      std::ranges::count_if(projections(c.layer, max_heads(c)), [](const Projection& p) { return p.in > 0; }));
 }
 
 // Returns the work of a task of attention in a ring: the projections, the heads with one block, or the output's
@@ -307,7 +307,7 @@ Work dense_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow) {
 
 // Returns the weights of a layer or end. If the plan has none for its ends, they follow from the ends' gradients.
 StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
-  if (layer >= 0 && layer < plan.layers) return step_weights(cases.of(layer));
+  if (layer >= 0 && layer < plan.layers) return step_weights(cases.at(layer));
   if (!plan.ends.none()) return layer < 0 ? plan.ends.embedding : plan.ends.head;
   StepWeights weights;
   for (const Gradient& g : plan.gradients)
@@ -317,7 +317,7 @@ StepWeights weights_of(const Plan& plan, const LayerCases& cases, int layer) {
 
 double end_bytes(const Plan& plan, const LayerCases& cases, int layer) {
   const StepWeights weights = weights_of(plan, cases, layer);
-  return static_cast<double>((weights.dense + weights.alike) * bytes_of(plan.shape.layer.dtype));
+  return static_cast<double>((weights.dense + weights.replicated) * bytes_of(plan.shape.layer.dtype));
 }
 
 // Returns the bytes of the norm's squares. Reading a byte counts as half a copied byte.
@@ -388,11 +388,11 @@ Work step_work(const Task& task, const Plan& plan, const LayerCases& cases) {
     case TaskKind::stage_weights: {
       if (plan.is_end(task.layer)) return {Op::allgather, group, end_bytes(plan, cases, task.layer), 0, 0};
       int64_t bytes = 0;
-      for (const int layer : layers_here()) bytes += stage_gradient_bytes(cases.of(layer));
+      for (const int layer : layers_here()) bytes += stage_gradient_bytes(cases.at(layer));
       return {Op::allgather, group, static_cast<double>(bytes), 0, 0};
     }
     default:
-      return work_of(task, cases.of(task.layer), plan.slices, plan.structure->flow);
+      return work_of(task, cases.at(task.layer), plan.slices, plan.structure->flow);
   }
 }
 
@@ -405,8 +405,8 @@ void set_works(Plan& plan) {
         is_end(task.kind)           ? end_work(task.kind, task.phase, plan.shape, flow, plan.vocabulary)
         : task.phase == Phase::step ? step_work(task, plan, cases)
         : plan.differs_by_part(task)
-            ? work_of(task, part_case(cases.of(task.layer), plan.part_of(task.micro_batch)), plan.slices, flow)
-            : work_of(task, cases.of(task.layer), plan.slices, flow));
+            ? work_of(task, part_case(cases.at(task.layer), plan.part_of(task.micro_batch)), plan.slices, flow)
+            : work_of(task, cases.at(task.layer), plan.slices, flow));
 }
 
 }  // namespace moe

@@ -64,7 +64,7 @@ std::string_view name_of(Buffer buffer);
 /// backward (Recompute::full).
 struct PassKey {
   Phase phase = Phase::forward;
-  bool again = false;
+  bool is_recompute = false;
   int micro_batch = 0, layer = 0;
   auto operator<=>(const PassKey&) const = default;
 };
@@ -75,8 +75,8 @@ struct Access {
   int layer = 0;
   int chunk = 0, chunks = 1;
   int micro_batch = 0;
-  bool again = false;  // the pass repeats the forward
-  PassKey pass() const { return {phase, again, micro_batch, layer}; }
+  bool is_recompute = false;  // the pass repeats the forward
+  PassKey pass() const { return {phase, is_recompute, micro_batch, layer}; }
 };
 
 struct Task {
@@ -91,10 +91,10 @@ struct Task {
   int slice = -1;                     // index into Plan::slices of a gradient task; else -1
   std::vector<int> after;             // ids of the tasks that this task waits for, besides its predecessor on the lane
   std::vector<Access> reads, writes;
-  bool again = false;  // the task belongs to a repeated forward
-  PassKey pass() const { return {phase, again, micro_batch, layer}; }
+  bool is_recompute = false;  // the task belongs to a repeated forward
+  PassKey pass() const { return {phase, is_recompute, micro_batch, layer}; }
   /// Returns the phase of the iteration in which the task runs: a repeated forward is part of the backward.
-  Phase runs_in() const { return again ? Phase::backward : phase; }
+  Phase runs_in() const { return is_recompute ? Phase::backward : phase; }
   /// Returns "backward dispatch 2/4 of layer 0".
   std::string name() const;
 };
@@ -116,9 +116,10 @@ struct Gradient {
   int64_t bytes = 0;
   int made_by = -1;      // task that computes them; -1: they exist before the backward begins
   bool experts = false;  // gradients of a rank's experts, summed over EDP
-  bool alike = false;  // of replicated weights, summed over the stage; neither flag: of the dense part, summed over DP
+  bool is_replicated =
+      false;  // of replicated weights, summed over the stage; neither flag: of the dense part, summed over DP
   TaskKind sent_by() const {
-    return alike ? TaskKind::stage_gradient : experts ? TaskKind::expert_gradient : TaskKind::gradient;
+    return is_replicated ? TaskKind::stage_gradient : experts ? TaskKind::expert_gradient : TaskKind::gradient;
   }
 };
 

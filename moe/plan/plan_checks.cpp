@@ -230,7 +230,7 @@ class Makers {
 
  private:
   using Kind = std::tuple<TaskKind, Phase, bool, int>;  // the last element is the layer
-  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.again, task.layer}; }
+  static Kind kind_of(const Task& task) { return {task.kind, task.phase, task.is_recompute, task.layer}; }
   std::map<Kind, std::vector<int>> by_kind_;
   std::vector<const std::vector<int>*> by_task_;
 };
@@ -605,13 +605,13 @@ void check_again(const Plan& plan, const Ancestors& ancestors) {
     if (!is_of_layer(task.kind) || task.phase == Phase::step) continue;
     const PassKey first{Phase::forward, false, task.micro_batch, task.layer};
     PassKey again = first;
-    again.again = true;
+    again.is_recompute = true;
     const bool runs_again = tasks.contains(again);
     if (task.phase == Phase::backward)
       for (const Access& a : task.reads)
-        if (a.phase == Phase::forward && a.layer == task.layer && runs_again && !a.again)
+        if (a.phase == Phase::forward && a.layer == task.layer && runs_again && !a.is_recompute)
           broken(task, "reads {} of the first forward, expected that of the repeated one", name_of(a.buffer));
-    if (!task.again) continue;
+    if (!task.is_recompute) continue;
     if (task.phase != Phase::forward) broken(task, "is marked as repeated, expected only tasks of a forward");
     if (tasks[again] != tasks[first])
       broken(task, "is repeated, but the repeated forward does not have the same tasks as the first");
@@ -637,7 +637,7 @@ std::map<Sent, int64_t> summed_bytes(const Plan& plan) {
     if (count > 0 && spans(plan, group_of(plan.structure->flow, kind))) bytes[{kind, layer}] = count;
   };
   for (int layer = 0; layer < plan.layers; ++layer) {
-    const LayerCase& own = cases.of(layer);
+    const LayerCase& own = cases.at(layer);
     add(TaskKind::gradient, layer, gradient_bytes(own));
     add(TaskKind::expert_gradient, layer, expert_gradient_bytes(own));
     add(TaskKind::stage_gradient, layer, stage_gradient_bytes(own));

@@ -30,10 +30,10 @@ inline constexpr int kEmbeddingLayer = -1;
 /// Numbers of elements of a rank's weights, by the group that sums their gradients: dense over DP, experts over EDP,
 /// alike over the whole stage.
 struct StepWeights {
-  int64_t dense = 0, experts = 0, alike = 0;
+  int64_t dense = 0, experts = 0, replicated = 0;
 
   StepWeights& operator+=(const StepWeights& other) {
-    dense += other.dense, experts += other.experts, alike += other.alike;
+    dense += other.dense, experts += other.experts, replicated += other.replicated;
     return *this;
   }
   bool operator==(const StepWeights&) const = default;

@@ -166,7 +166,7 @@ inline constexpr EnumArray<TaskKind, TaskTraits, kTaskKinds> kTaskTraits{{{
     {serve_broadcast,      "serve_broadcast",      Part::serving,       Does::send,          Over::ep,    'V'},
 }}};
 // clang-format on
-static_assert(in_enum_order(kTaskTraits, &TaskTraits::kind), "a row a kind, in the enumerators' order");
+static_assert(is_in_enum_order(kTaskTraits, &TaskTraits::kind), "a row a kind, in the enumerators' order");
 
 }  // namespace detail
 

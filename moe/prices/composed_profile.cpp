@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kOneNode = "-8", kSeveralNodes = "-8-nodes";
 constexpr std::array<std::string_view, 3> kNetworks{"ib", "roce", "eth"};
-constexpr int kMostGigabits = 100'000;
+constexpr int kMaxGigabits = 100'000;
 constexpr double kBytesPerGigabit = 1e9 / 8;
 
 struct Words {
@@ -65,8 +65,8 @@ Profile node_of(const std::string& name, const std::string& gpu) {
     if (known_gpu == gpu) return read_profile(find_config("clusters", preset));
     known.push_back(known_gpu);
   }
-  bad_input("cluster: found {}, expected {}, as {}, of a GPU of: {}{}", shown(name), kComposedForm, kComposedExample,
-            fmt::join(known, ", "), suggestion(gpu, known));
+  bad_input("cluster: found {}, expected {}, as {}, of a GPU of: {}{}", quoted_text(name), kComposedForm,
+            kComposedExample, fmt::join(known, ", "), suggestion(gpu, known));
 }
 
 // Returns the rate of each GPU's link in bytes per second.
@@ -74,11 +74,11 @@ double rate_of(const std::string& name, const std::string& network) {
   const size_t dash = network.find('-');
   const bool known = std::ranges::find(kNetworks, network.substr(0, dash)) != kNetworks.end();
   const auto gigabits =
-      dash == std::string::npos ? std::nullopt : whole_from(network.substr(dash + 1), 1, kMostGigabits);
+      dash == std::string::npos ? std::nullopt : whole_from(network.substr(dash + 1), 1, kMaxGigabits);
   require<BadInput>(
       known && gigabits,
       "cluster: found {}, expected {}, as {}, with a network of {} and Gbit/s a GPU (1 to {}) behind the size",
-      shown(name), kComposedForm, kComposedExample, fmt::join(kNetworks, "|"), kMostGigabits);
+      quoted_text(name), kComposedForm, kComposedExample, fmt::join(kNetworks, "|"), kMaxGigabits);
   return *gigabits * kBytesPerGigabit;
 }
 
@@ -137,7 +137,7 @@ class LinkModel {
     double alpha_s = 0, beta = 2 * others / group.ranks_of_node();
     if (group.ranks_of_node() > 1)
       for (const Op op : {Op::reducescatter, Op::allgather}) {
-        const CommRow* inside = inside_row(op, group.ranks_of_node());
+        const CommRow* inside = intra_row(op, group.ranks_of_node());
         if (inside == nullptr) return;
         alpha_s += inside->alpha_s;
         beta += inside->beta_s_per_byte;
@@ -145,7 +145,7 @@ class LinkModel {
     add(Op::allreduce, group.ranks, alpha_s, beta);
   }
 
-  const CommRow* inside_row(Op op, int ranks) const {
+  const CommRow* intra_row(Op op, int ranks) const {
     for (const CommRow& row : cluster_.comm)
       if (row.op == op && row.network == Network::intra && row.ranks == ranks) return &row;
     return nullptr;
@@ -163,13 +163,13 @@ std::optional<Profile> composed_profile(const std::string& name, std::optional<i
   if (!words) return std::nullopt;
   Profile cluster = node_of(name, words->gpu);
   const size_t x = words->size.find('x');
-  const auto named_nodes = whole_from(words->size.substr(0, x), 1, kMostNodes);
+  const auto named_nodes = whole_from(words->size.substr(0, x), 1, kMaxNodes);
   const auto nodes = named_nodes && asked_nodes ? asked_nodes : named_nodes;
   const auto ranks = whole_from(words->size.substr(x + 1), 1, cluster.ranks_per_node);
   require<BadInput>(
       nodes && ranks && cluster.ranks_per_node % *ranks == 0,
       "cluster: found {}, expected {}, as {}, of 1 to {} nodes and {} GPUs a node or a half, a fourth, ...",
-      shown(name), kComposedForm, kComposedExample, kMostNodes, cluster.ranks_per_node);
+      quoted_text(name), kComposedForm, kComposedExample, kMaxNodes, cluster.ranks_per_node);
   cluster.name = name;
   if (*nodes != *named_nodes) cluster.name = fmt::format("{}-{}x{}-{}", words->gpu, *nodes, *ranks, words->network);
   cluster.nodes = *nodes;

@@ -16,8 +16,8 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostLines = 3000;  // as many as 77 samples have pairs; with more samples, random pairs are drawn
-constexpr int kMostReweightings = 20;
+constexpr size_t kMaxLines = 3000;  // as many as 77 samples have pairs; with more samples, random pairs are drawn
+constexpr int kMaxReweightings = 20;
 
 double residual(const Line& line, const FitSample& sample) {
   const double expected = line.at(sample);
@@ -65,7 +65,7 @@ std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
 
 // Returns the line with the smallest median of relative residuals, among the lines through two samples and those
 // through the origin and one sample.
-Line least_median_line(const std::vector<FitSample>& samples) {
+Line min_median_line(const std::vector<FitSample>& samples) {
   Line best;
   double least = std::numeric_limits<double>::infinity();
   const auto consider = [&](const Line& line) {
@@ -75,29 +75,29 @@ Line least_median_line(const std::vector<FitSample>& samples) {
   const size_t count = samples.size(), pairs = count * (count - 1) / 2;
   const uint64_t stream = stream_of("pairs of samples");
   const auto drawn = [&](uint64_t draw) { return random_bits(1, stream, draw) % count; };
-  for (size_t i = 0; i < std::min(count, kMostLines); ++i) consider({0, samples[i].seconds / samples[i].size, false});
-  if (pairs <= kMostLines) {
+  for (size_t i = 0; i < std::min(count, kMaxLines); ++i) consider({0, samples[i].seconds / samples[i].size, false});
+  if (pairs <= kMaxLines) {
     for (size_t a = 0; a < count; ++a)
       for (size_t b = a + 1; b < count; ++b)
         if (const auto line = line_through(samples[a], samples[b])) consider(*line);
   } else {
-    for (size_t draw = 0; draw < kMostLines; ++draw)
+    for (size_t draw = 0; draw < kMaxLines; ++draw)
       if (const auto line = line_through(samples[drawn(2 * draw)], samples[drawn(2 * draw + 1)])) consider(*line);
   }
   return best;
 }
 
-std::vector<bool> off_the_line(const Line& line, const std::vector<FitSample>& samples) {
+std::vector<bool> is_off_line(const Line& line, const std::vector<FitSample>& samples) {
   const std::vector<double> all = residuals(line, samples);
   const auto n = static_cast<double>(all.size());
   const double deviation = 1.4826 * (1 + 5 / (n - 2)) * upper_median(all);
   std::vector<bool> off;
-  for (const double r : all) off.push_back(r > std::max(kLeastOutlier, kOutlierDeviations * deviation));
+  for (const double r : all) off.push_back(r > std::max(kMinOutlier, kOutlierDeviations * deviation));
   return off;
 }
 
 template <class Keep>
-std::vector<FitSample> those(const std::vector<FitSample>& samples, Keep keep) {
+std::vector<FitSample> selected_samples(const std::vector<FitSample>& samples, Keep keep) {
   std::vector<FitSample> kept;
   for (size_t i = 0; i < samples.size(); ++i)
     if (keep(i)) kept.push_back(samples[i]);
@@ -124,20 +124,20 @@ Line relative_least_squares(const std::vector<FitSample>& samples) {
 
 std::vector<bool> outliers(const std::vector<FitSample>& samples) {
   const std::vector<bool> none(samples.size(), false);
-  if (samples.size() < kFewestWithOutliers || distinct_sizes(samples) < 2) return none;
-  Line line = least_median_line(samples);
-  std::vector<bool> off = off_the_line(line, samples);
-  for (int i = 0; i < kMostReweightings; ++i) {
-    const std::vector<FitSample> kept = those(samples, [&](size_t s) { return !off[s]; });
+  if (samples.size() < kMinWithOutliers || distinct_sizes(samples) < 2) return none;
+  Line line = min_median_line(samples);
+  std::vector<bool> off = is_off_line(line, samples);
+  for (int i = 0; i < kMaxReweightings; ++i) {
+    const std::vector<FitSample> kept = selected_samples(samples, [&](size_t s) { return !off[s]; });
     if (distinct_sizes(kept) < 2) return none;
     std::vector<double> weights;
     for (const FitSample& sample : kept) weights.push_back(1 / std::max(line.at(sample), sample.seconds * 1e-3));
     line = weighted_least_squares(kept, weights);
-    std::vector<bool> next = off_the_line(line, samples);
+    std::vector<bool> next = is_off_line(line, samples);
     if (next == off) break;
     off = std::move(next);
   }
-  return distinct_sizes(those(samples, [&](size_t s) { return !off[s]; })) < 2 ? none : off;
+  return distinct_sizes(selected_samples(samples, [&](size_t s) { return !off[s]; })) < 2 ? none : off;
 }
 
 // Idea: a curve consists of its seconds at size 0 and the increment over each piece. For fixed knots, these follow from
@@ -152,9 +152,9 @@ namespace {
 
 using Sizes = std::vector<double>;
 
-constexpr size_t kMostCandidates = 24;  // limit for candidate knots; of more sizes, evenly spread ones are used
-constexpr int kMostExchanges = 20;
-constexpr double kAsGood = 1e-6, kExact = 1e-9;  // relative tolerance for equally good; rounding error
+constexpr size_t kMaxCandidates = 24;  // limit for candidate knots; of more sizes, evenly spread ones are used
+constexpr int kMaxExchanges = 20;
+constexpr double kRelativeTolerance = 1e-6, kExact = 1e-9;  // relative tolerance for equally good; rounding error
 
 // A curve from size 0 on, given by its seconds at size 0 and its increment over each piece.
 struct Curve {
@@ -186,9 +186,9 @@ Sizes distinct(const Points& sorted) {
 Sizes candidates_of(const Sizes& sizes) {
   if (sizes.size() < 3) return {};
   Sizes inner(sizes.begin() + 1, sizes.end() - 1);
-  if (inner.size() <= kMostCandidates) return inner;
+  if (inner.size() <= kMaxCandidates) return inner;
   Sizes some;
-  for (size_t i = 0; i < kMostCandidates; ++i) some.push_back(inner[i * (inner.size() - 1) / (kMostCandidates - 1)]);
+  for (size_t i = 0; i < kMaxCandidates; ++i) some.push_back(inner[i * (inner.size() - 1) / (kMaxCandidates - 1)]);
   return some;
 }
 
@@ -200,7 +200,7 @@ class KnotSearch {
   // Returns the best curve found for each number of pieces from 1 to `most`; fewer if there are too few sizes.
   std::vector<Curve> curves(int most) const {
     const size_t inner = std::min(static_cast<size_t>(most) - 1, candidates_.size());
-    std::vector<Curve> best = dearest_kept(inner);
+    std::vector<Curve> best = curves_by_knots(inner);
     Curve grown = best[0];
     for (size_t count = 1; count <= inner; ++count) {
       grown = best_of_each(knots_of(grown), candidates_, [](Sizes& knots, double c) { knots.push_back(c); });
@@ -250,7 +250,7 @@ class KnotSearch {
 
   // Starts from all candidates and repeatedly drops the knot whose loss costs least; returns the curve for each number
   // of inner knots.
-  std::vector<Curve> dearest_kept(size_t most) const {
+  std::vector<Curve> curves_by_knots(size_t most) const {
     std::vector<Curve> by_count(most + 1);
     for (Curve curve = fit(candidates_);;) {
       const Sizes knots = knots_of(curve);
@@ -263,13 +263,13 @@ class KnotSearch {
   }
 
   Curve exchanged(Curve curve) const {
-    for (int round = 0; round < kMostExchanges; ++round) {
+    for (int round = 0; round < kMaxExchanges; ++round) {
       const Curve before = curve;
       for (size_t i = 0; i + 1 < before.bounds.size(); ++i) {
         Curve other = best_of_each(knots_of(curve), candidates_, [i](Sizes& knots, double c) { knots[i] = c; });
         if (other.squares < curve.squares) curve = std::move(other);
       }
-      if (!(curve.squares < before.squares * (1 - kAsGood))) return curve;
+      if (!(curve.squares < before.squares * (1 - kRelativeTolerance))) return curve;
     }
     return curve;
   }
@@ -283,7 +283,7 @@ class CrossValidation {
  public:
   CrossValidation(const Points& samples, int most) : errors_(static_cast<size_t>(most)) {
     const Sizes sizes = distinct(samples);
-    const size_t folds = std::min<size_t>(kMostFolds, sizes.size());
+    const size_t folds = std::min<size_t>(kMaxFolds, sizes.size());
     for (const auto& [size, seconds] : samples)
       fold_.push_back(static_cast<size_t>(std::ranges::lower_bound(sizes, size) - sizes.begin()) % folds);
     for (auto& of_count : errors_) of_count.resize(samples.size());
@@ -299,7 +299,7 @@ class CrossValidation {
       for (size_t i = 0; i < fold_.size(); ++i) sums.back() += fold_[i] == without ? 0 : of_count[i];
     }
     const double least = *std::ranges::min_element(sums);
-    const double enough = least * (1 + kAsGood) + kExact * static_cast<double>(fold_.size());
+    const double enough = least * (1 + kRelativeTolerance) + kExact * static_cast<double>(fold_.size());
     return static_cast<size_t>(std::ranges::find_if(sums, [=](double s) { return s <= enough; }) - sums.begin()) + 1;
   }
 
@@ -326,8 +326,8 @@ class CrossValidation {
   std::vector<std::vector<double>> errors_;  // by number of pieces - 1 and sample
 };
 
-Points knots_of_pieces(const Curve& curve, double least_size) {
-  Points knots{{least_size, curve.at(least_size)}};
+Points knots_of_pieces(const Curve& curve, double min_size) {
+  Points knots{{min_size, curve.at(min_size)}};
   for (const double bound : curve.bounds) knots.push_back({bound, std::max(curve.at(bound), knots.back()[1])});
   return knots;
 }
@@ -366,7 +366,8 @@ PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most) {
     pieces.held_out = validation.held_out();
   }
   const std::vector<Curve> curves = KnotSearch(samples).curves(static_cast<int>(count));
-  const double enough = curves.back().squares * (1 + kAsGood) + kExact * kExact * static_cast<double>(samples.size());
+  const double enough =
+      curves.back().squares * (1 + kRelativeTolerance) + kExact * kExact * static_cast<double>(samples.size());
   const auto best = std::ranges::find_if(curves, [=](const Curve& curve) { return curve.squares <= enough; });
   pieces.knots = knots_of_pieces(*best, samples.front()[0]);
   return pieces;

@@ -29,10 +29,10 @@ Line least_squares(const std::vector<FitSample>& samples);
 Line relative_least_squares(const std::vector<FitSample>& samples);
 
 /// A sample is an outlier if its relative residual |ln(measured / line)| exceeds both kOutlierDeviations standard
-/// deviations of the others' residuals and kLeastOutlier; a smaller residual does no harm to a fit.
-inline constexpr double kOutlierDeviations = 5, kLeastOutlier = 0.05;
+/// deviations of the others' residuals and kMinOutlier; a smaller residual does no harm to a fit.
+inline constexpr double kOutlierDeviations = 5, kMinOutlier = 0.05;
 /// With fewer samples than this, no sample counts as an outlier.
-inline constexpr size_t kFewestWithOutliers = 5;
+inline constexpr size_t kMinWithOutliers = 5;
 
 /// Returns for each sample whether it is an outlier of the line that most samples share. The line starts as the one
 /// with the least median of squared relative residuals among the lines through two samples, which is right if more than
@@ -47,7 +47,7 @@ size_t distinct_sizes(const std::vector<FitSample>& samples);
 struct PiecewiseCurve {
   Points knots;  // ascending sizes from the least to the largest measured, nondecreasing seconds
   /// Cross-validation errors |predicted - measured| / measured of the samples, in the order of sizes. Each size in turn
-  /// (of more than kMostFolds sizes, each group of sizes) is left out, and a curve is fitted to the others, with the
+  /// (of more than kMaxFolds sizes, each group of sizes) is left out, and a curve is fitted to the others, with the
   /// number of pieces that is best on them. Empty if fewer than two sizes would be left.
   std::vector<double> held_out;
 
@@ -57,14 +57,14 @@ struct PiecewiseCurve {
   std::optional<double> held_out_error() const, held_out_worst() const;
 };
 
-inline constexpr int kMostCurvePieces = 6;
-inline constexpr int kMostFolds = 24;
+inline constexpr int kMaxCurvePieces = 6;
+inline constexpr int kMaxFolds = 24;
 
 /// Fits a curve of 1 to `most` pieces to (size, seconds) samples in any order. Knots are sizes of samples; the search
 /// for them is described in curve_fit.cpp. Seconds minimise the squared relative errors under nonnegative increments.
 /// Cross-validation chooses the number of pieces with the smallest mean error, the fewest of equally good ones. Throws
 /// BadInput "WHAT: found ..., expected ..." for sizes or seconds that are not positive and finite, fewer than two
 /// sizes, or `most` below 1.
-PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most = kMostCurvePieces);
+PiecewiseCurve fit_pieces(Points samples, std::string_view what, int most = kMaxCurvePieces);
 
 }  // namespace moe

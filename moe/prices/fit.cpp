@@ -66,11 +66,11 @@ std::optional<std::string> weakness(const LinearFit& fit, double worst) {
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : ", ") + text; };
   const double aside = static_cast<double>(fit.set_aside.size()) / static_cast<double>(fit.samples);
   if (!fit.held_out_error) add("too few sizes to judge it");
-  if (aside > kMostSetAside) add(fmt::format("{} of {} samples set aside", fit.set_aside.size(), fit.samples));
-  if (fit.held_out_error > kMostHeldOutError) add(fmt::format("held-out error {:.0f} %", 100 * *fit.held_out_error));
-  if (worst > kMostHeldOutWorst) add(fmt::format("held-out error {:.0f} % at worst", 100 * worst));
+  if (aside > kMaxSetAside) add(fmt::format("{} of {} samples set aside", fit.set_aside.size(), fit.samples));
+  if (fit.held_out_error > kMaxHeldOutError) add(fmt::format("held-out error {:.0f} %", 100 * *fit.held_out_error));
+  if (worst > kMaxHeldOutWorst) add(fmt::format("held-out error {:.0f} % at worst", 100 * worst));
   const bool by_line = fit.points.empty();
-  if (by_line && !(fit.r_squared_kept >= kLeastRSquaredOfKept) && rises(fit))
+  if (by_line && !(fit.r_squared_kept >= kMinRSquaredOfKept) && rises(fit))
     add(fmt::format("r^2 {:.2f}", fit.r_squared_kept));
   return why.empty() ? std::nullopt : std::optional(why);
 }
@@ -96,7 +96,8 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     require<BadInput>(usable, "{}: found size {} in {} s, expected both > 0", what, sample.size, sample.seconds);
   }
   const size_t sizes = distinct_sizes(samples);
-  if (sizes < 2) throw NoLine(what, fmt::format("found {}, expected at least 2 to fit a line", counted(sizes, "size")));
+  if (sizes < 2)
+    throw FitError(what, fmt::format("found {}, expected at least 2 to fit a line", counted(sizes, "size")));
   std::ranges::stable_sort(samples, {}, &FitSample::size_of_one);
   const std::vector<bool> off = outliers(samples);
   std::vector<FitSample> kept;
@@ -104,7 +105,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
     if (!off[i]) kept.push_back(samples[i]);
   const Line line = least_squares(kept);
   if (!(line.beta > 0 && std::isfinite(line.beta) && std::isfinite(line.alpha)))
-    throw NoLine(what, "found times that do not grow with sizes, expected growth");
+    throw FitError(what, "found times that do not grow with sizes, expected growth");
   LinearFit fit;
   fit.alpha_s = line.alpha;
   fit.beta = line.beta;
@@ -139,7 +140,7 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   std::vector<FitSample> kept;
   Points points;
   for (const FitSample& sample : samples) {
-    const auto same = [&](const SetAside& s) { return s.size == sample.size && s.seconds == sample.seconds; };
+    const auto same = [&](const SetAsideSample& s) { return s.size == sample.size && s.seconds == sample.seconds; };
     if (std::ranges::any_of(fit.set_aside, same)) continue;
     kept.push_back(sample);
     points.push_back({sample.size, sample.seconds});
@@ -157,7 +158,7 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
     fit.alpha_clamped = line.clamped;
     fit.r_squared = r_squared(samples, line);
     fit.r_squared_kept = r_squared(kept, line);
-    for (SetAside& aside : fit.set_aside) aside.expected_s = line.at({aside.size, aside.seconds});
+    for (SetAsideSample& aside : fit.set_aside) aside.expected_s = line.at({aside.size, aside.seconds});
   }
   fit.line_error = line_error;
   fit.held_out_error = error;
@@ -167,7 +168,7 @@ void fit_curve(const std::vector<FitSample>& samples, std::string_view what, Lin
   fit.weak = weakness(fit, fit.held_out_worst.value_or(0));
 }
 
-std::string shown_r_squared(double r_squared) {
+std::string r_squared_text(double r_squared) {
   return r_squared > -10 ? fmt::format("{:.7f}", r_squared) : fmt::format("{:.2g}", r_squared);
 }
 
@@ -184,9 +185,9 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
     if (fit.set_aside.empty()) continue;
     std::string text =
         fmt::format("{}: {} of {} samples set aside (r^2 {} of all, {} of the rest)", what, fit.set_aside.size(),
-                    fit.samples, shown_r_squared(fit.r_squared), shown_r_squared(fit.r_squared_kept));
+                    fit.samples, r_squared_text(fit.r_squared), r_squared_text(fit.r_squared_kept));
     for (size_t i = 0; i < fit.set_aside.size() && i < kNamedInAWarning; ++i) {
-      const SetAside& s = fit.set_aside[i];
+      const SetAsideSample& s = fit.set_aside[i];
       text += fmt::format("{} {} took {:.4g} s, the line predicts {:.4g} s", i == 0 ? ":" : ";", s.name, s.seconds,
                           s.expected_s);
     }
@@ -201,8 +202,8 @@ std::vector<FitWarning> fit_warnings(const FittedProfile& fitted) {
 namespace {
 
 constexpr int kReweightings = 4;
-constexpr double kFarOff = 3;  // samples whose relative error exceeds this number of medians get less weight
-constexpr size_t kFewestToJudge = 3;
+constexpr double kFarMedians = 3;  // samples whose relative error exceeds this number of medians get less weight
+constexpr size_t kMinToJudge = 3;
 
 TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vector<double>& weights) {
   const auto count = static_cast<Eigen::Index>(samples.size());
@@ -230,7 +231,7 @@ TermValues robust_fit(const std::vector<TermSample>& samples) {
   for (int i = 0; i < kReweightings; ++i) {
     std::vector<double> errors;
     for (const TermSample& sample : samples) errors.push_back(error_of(s_per, sample));
-    const double far = kFarOff * median(errors);
+    const double far = kFarMedians * median(errors);
     if (far == 0) break;
     for (size_t s = 0; s < samples.size(); ++s) weights[s] = errors[s] > far ? std::sqrt(far / errors[s]) : 1;
     s_per = weighted_fit(samples, weights);
@@ -240,7 +241,7 @@ TermValues robust_fit(const std::vector<TermSample>& samples) {
 
 void judge(const std::vector<TermSample>& samples, TaskRow& row) {
   std::vector<double> errors;
-  for (size_t s = 0; samples.size() >= kFewestToJudge && s < samples.size(); ++s) {
+  for (size_t s = 0; samples.size() >= kMinToJudge && s < samples.size(); ++s) {
     std::vector<TermSample> others = samples;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(s));
     errors.push_back(error_of(robust_fit(others), samples[s]));
@@ -251,9 +252,9 @@ void judge(const std::vector<TermSample>& samples, TaskRow& row) {
   }
   row.held_out_error = median(errors);
   row.verdict.held_out_worst = *std::ranges::max_element(errors);
-  if (*row.held_out_error > kMostHeldOutError)
+  if (*row.held_out_error > kMaxHeldOutError)
     row.verdict.weak = fmt::format("held-out error {:.0f} %", 100 * *row.held_out_error);
-  else if (*row.verdict.held_out_worst > kMostHeldOutWorst)
+  else if (*row.verdict.held_out_worst > kMaxHeldOutWorst)
     row.verdict.weak = fmt::format("held-out error {:.0f} % at worst", 100 * *row.verdict.held_out_worst);
 }
 
@@ -261,18 +262,18 @@ void judge(const std::vector<TermSample>& samples, TaskRow& row) {
 
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row) {
   require<BadInput>(!samples.empty(), "{}: found no sample, expected at least one", what);
-  row.least = row.most = samples.front().terms;
+  row.min = row.max = samples.front().terms;
   for (const TermSample& sample : samples) {
     require<BadInput>(std::isfinite(sample.seconds) && sample.seconds > 0, "{}: found {} s, expected more than 0", what,
                       sample.seconds);
     for (size_t t = 0; t < kTerms; ++t) {
-      row.least[t] = std::min(row.least[t], sample.terms[t]);
-      row.most[t] = std::max(row.most[t], sample.terms[t]);
+      row.min[t] = std::min(row.min[t], sample.terms[t]);
+      row.max[t] = std::max(row.max[t], sample.terms[t]);
     }
   }
   row.s_per = robust_fit(samples);
   for (const double s : row.s_per)
-    if (!std::isfinite(s)) throw NoLine(what, fmt::format("found {} s a unit of a term, expected a number", s));
+    if (!std::isfinite(s)) throw FitError(what, fmt::format("found {} s a unit of a term, expected a number", s));
   judge(samples, row);
 }
 
@@ -322,14 +323,14 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
   require<BadInput>(ranks >= 2, "{}: ranks: found {}, expected at least 2", record.where, ranks);
   require<BadInput>(*op != Op::sendrecv || ranks == 2, "{}: ranks: found {} of a sendrecv, expected 2", record.where,
                     ranks);
-  require<BadInput>(ranks <= most_ranks(profile, key.network),
+  require<BadInput>(ranks <= max_ranks(profile, key.network),
                     "{}: ranks: found {} on the {} network of {} x {} ranks, expected at most {}", record.where, ranks,
-                    name_of(key.network), profile.nodes, profile.ranks_per_node, most_ranks(profile, key.network));
+                    name_of(key.network), profile.nodes, profile.ranks_per_node, max_ranks(profile, key.network));
   key.ranks = static_cast<int>(ranks);
   key.algorithm = text_or(record, "algorithm", CommRow{}.algorithm);
   const std::vector<std::string_view> known = algorithms();
   require<BadInput>(std::ranges::find(known, key.algorithm) != known.end(),
-                    "{}: algorithm: found {}, expected one of: {}", record.where, shown(key.algorithm),
+                    "{}: algorithm: found {}, expected one of: {}", record.where, quoted_text(key.algorithm),
                     fmt::join(known, ", "));
   return key;
 }
@@ -358,7 +359,7 @@ RowKey key_of(const CaseRecord& record, const Profile& profile) {
     key.op = parameters.text("name", record.where);
     key.phase = phase_of(record, op == Op::task);
     require<BadInput>(is_name(key.op), "{}: name: found {}, expected letters, digits and . _ : + - @", record.where,
-                      shown(key.op));
+                      quoted_text(key.op));
     if (op == Op::task)
       key.dtype = dtype_from(parameters.text("dtype", record.where), record.where + ": dtype");
     else if (parameters.has("seq"))
@@ -424,7 +425,7 @@ std::optional<double> spread_of(const Repetitions& repetitions) {
 // Marks a fit as weak if repetitions of the same size differ much, which a fit of their medians does not show.
 void judge_spread(const Repetitions& repetitions, LinearFit& fit) {
   const std::optional<double> spread = spread_of(repetitions);
-  if (!spread || *spread <= kMostSpread) return;
+  if (!spread || *spread <= kMaxSpread) return;
   const std::string why = fmt::format("repetitions of a size spread by {:.0f} %", 100 * *spread);
   fit.weak = fit.weak ? *fit.weak + ", " + why : why;
 }
@@ -436,7 +437,7 @@ Row fitted(Row row, const LinearFit& fit) {
   row.held_out_error = fit.held_out_error;
   row.verdict.held_out_worst = fit.held_out_worst;
   row.verdict.weak = fit.weak;
-  for (const SetAside& sample : fit.set_aside) row.verdict.set_aside.push_back({sample.size, sample.seconds});
+  for (const SetAsideSample& sample : fit.set_aside) row.verdict.set_aside.push_back({sample.size, sample.seconds});
   return row;
 }
 
@@ -481,7 +482,7 @@ void add_row(Profile& profile, const RowKey& key, const LinearFit& fit) {
 }
 
 /// Smaller slowdowns between lanes are ignored, because they may be noise.
-constexpr double kLeastSlowdown = 1.05;
+constexpr double kMinSlowdown = 1.05;
 
 double& factor_of(Contention& contention, const CaseRecord& record) {
   const std::string &lane = record.parameters.text("lane", record.where),
@@ -504,21 +505,21 @@ bool take_whole(Profile& profile, const CaseRecord& record) {
     const double factor = record.summary.number("factor", record.where);
     require<BadInput>(std::isfinite(factor) && factor >= 1, "{}: factor: found {}, expected at least 1", record.where,
                       factor);
-    if (factor >= kLeastSlowdown) factor_of(profile.contention, record) = factor;
+    if (factor >= kMinSlowdown) factor_of(profile.contention, record) = factor;
   } else {
     return op == "overlap";
   }
   return true;
 }
 
-// Throws NoLine if these prices exceed the limits of a profile.
+// Throws FitError if these prices exceed the limits of a profile.
 void require_price(double alpha_s, double beta, std::string_view what) {
-  if (!(alpha_s <= kSeconds.most && beta <= kSecondsPerUnit.most))
-    throw NoLine(what, fmt::format("found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", alpha_s, beta,
-                                   kSeconds.most, kSecondsPerUnit.most));
+  if (!(alpha_s <= kSeconds.max && beta <= kSecondsPerUnit.max))
+    throw FitError(what, fmt::format("found {:.3g} s and {:.3g} s a unit, expected at most {:g} and {:g}", alpha_s,
+                                     beta, kSeconds.max, kSecondsPerUnit.max));
 }
 
-void add_unusable(FittedProfile& out, const std::string& what, const NoLine& none) {
+void add_unusable(FittedProfile& out, const std::string& what, const FitError& none) {
   out.rows.push_back({what, {}, none.why()});
   out.profile.unusable.push_back({what, none.why()});
 }
@@ -533,8 +534,8 @@ void take_cluster(Profile& profile, const std::vector<CaseRecord>& cases) {
   const auto name_of_cluster = [](const CaseRecord& record) { return record.parameters.text("cluster", record.where); };
   for (const CaseRecord& record : cases) {
     if (record.status != CaseStatus::ok) continue;
-    const auto nodes = static_cast<int>(whole_within(record, "nodes", 1, kMostNodes));
-    const auto ranks_per_node = static_cast<int>(whole_within(record, "ranks_per_node", 1, kMostRanksPerNode));
+    const auto nodes = static_cast<int>(whole_within(record, "nodes", 1, kMaxNodes));
+    const auto ranks_per_node = static_cast<int>(whole_within(record, "ranks_per_node", 1, kMaxRanksPerNode));
     if (first == nullptr) first = &record, profile.nodes = nodes, profile.ranks_per_node = ranks_per_node;
     const std::string found = name_of_cluster(record), expected = name_of_cluster(*first);
     require<BadInput>(found == expected && nodes == profile.nodes && ranks_per_node == profile.ranks_per_node,
@@ -580,7 +581,7 @@ Fields case_parameters(const Profile& cluster, std::string_view op) {
 }
 
 FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::string& name, const std::string& source) {
-  require<BadInput>(is_profile_name(name), "name: found {}, expected {}", shown(name), kProfileName);
+  require<BadInput>(is_profile_name(name), "name: found {}, expected {}", quoted_text(name), kProfileName);
   FittedProfile out;
   out.profile.name = name;
   out.profile.source = source;
@@ -615,7 +616,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       fit_terms(of_key, row_name(row), row);
       require_price(std::ranges::max(row.s_per), 0, row_name(row));
       out.profile.tasks.push_back(std::move(row));
-    } catch (const NoLine& none) {
+    } catch (const FitError& none) {
       add_unusable(out, row_name(row), none);
     }
   }
@@ -628,8 +629,8 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
       if (key.table == RowKey::Table::comm) fit_curve(of_key, row.what, row.fit);
       const double longest = row.fit.points.empty() ? 0 : row.fit.points.back()[1];
       require_price(std::max(row.fit.alpha_s, longest), row.fit.beta, row.what);
-    } catch (const NoLine& none) {
-      const bool priced = std::ranges::max(of_key, {}, &FitSample::seconds).seconds <= kSeconds.most;
+    } catch (const FitError& none) {
+      const bool priced = std::ranges::max(of_key, {}, &FitSample::seconds).seconds <= kSeconds.max;
       if (!in_layers.contains(key) || !priced) {
         add_unusable(out, row.what, none);
         continue;

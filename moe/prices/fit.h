@@ -18,7 +18,7 @@ namespace moe {
 inline constexpr std::string_view kNcclOnOneGpu = "nccl-one-gpu";
 
 /// A sample that the fit ignores because it is an outlier (outliers() in curve_fit.h).
-struct SetAside {
+struct SetAsideSample {
   std::string name;  // name of its case
   double size = 0, seconds = 0;
   double expected_s = 0;  // seconds that the fitted line predicts
@@ -36,8 +36,8 @@ struct LinearFit {
   Range range{};               // smallest and largest size per start of kept samples
   bool alpha_clamped = false;  // the first fit had alpha < 0, so it was repeated with alpha = 0
   size_t samples = 0;
-  std::vector<SetAside> set_aside;  // in the order of their sizes
-  std::optional<std::string> weak;  // the limits below that the fit exceeds; empty if none
+  std::vector<SetAsideSample> set_aside;  // in the order of their sizes
+  std::optional<std::string> weak;        // the limits below that the fit exceeds; empty if none
   /// Measured curve of a collective, if it predicts clearly better than the line (fit_curve).
   Points points;
   /// Held-out error of the line if `points` is set; the errors above are then the curve's.
@@ -45,19 +45,19 @@ struct LinearFit {
 };
 
 /// Limits of a good fit; a fit that exceeds one of them is `weak`.
-inline constexpr double kMostSetAside = 0.125;       // share of the samples
-inline constexpr double kMostHeldOutError = 0.1;     // of the median error over all samples
-inline constexpr double kMostHeldOutWorst = 0.5;     // of the largest error of kept samples
-inline constexpr double kLeastRSquaredOfKept = 0.9;  // if the line at least doubles over its range
+inline constexpr double kMaxSetAside = 0.125;      // share of the samples
+inline constexpr double kMaxHeldOutError = 0.1;    // of the median error over all samples
+inline constexpr double kMaxHeldOutWorst = 0.5;    // of the largest error of kept samples
+inline constexpr double kMinRSquaredOfKept = 0.9;  // if the line at least doubles over its range
 /// Limit of the spread of repetitions: interquartile range over median, then the median over all sizes, so that single
 /// disturbed repetitions or sizes do not count. Cases of a collective with the same size count as repetitions; cases of
 /// a computation do not, because their shapes may differ.
-inline constexpr double kMostSpread = 0.4;
+inline constexpr double kMaxSpread = 0.4;
 
 /// The error for samples that no line fits: they have fewer than two sizes, or times that don't grow with size.
-class NoLine : public BadInput {
+class FitError : public BadInput {
  public:
-  NoLine(std::string_view what, const std::string& why) : BadInput(fmt::format("{}: {}", what, why)), why_(why) {}
+  FitError(std::string_view what, const std::string& why) : BadInput(fmt::format("{}: {}", what, why)), why_(why) {}
   /// Returns the message without its "WHAT: ".
   const std::string& why() const noexcept { return why_; }
 
@@ -66,7 +66,7 @@ class NoLine : public BadInput {
 };
 
 /// Fits a line to all samples except outliers (LinearFit::set_aside) by ordinary least squares, as the papers do.
-/// Throws BadInput "WHAT: found ..., expected ..." for sizes or times that are not positive and finite, NoLine if no
+/// Throws BadInput "WHAT: found ..., expected ..." for sizes or times that are not positive and finite, FitError if no
 /// line fits.
 LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what);
 
@@ -131,7 +131,7 @@ struct FitWarning {
 /// Returns a warning for each row that is weak or unusable, and one for each row with set-aside samples.
 std::vector<FitWarning> fit_warnings(const FittedProfile& fitted);
 /// Formats r^2 with seven decimals, or with two significant digits if it is far below 0.
-std::string shown_r_squared(double r_squared);
+std::string r_squared_text(double r_squared);
 
 // The fit of a [[task]] row to times of a layer's computations.
 
@@ -143,7 +143,7 @@ struct TermSample {
 /// Fits the coefficients s_per >= 0 of seconds = s_per . terms by least squares of relative errors, so that short tasks
 /// count as much as long ones; reweighting reduces the influence of odd samples. Sets the row's verdict: the held-out
 /// error of a sample is that of a fit to the others, and `weak` is set if errors exceed the limits above or samples are
-/// too few. Throws BadInput if there is no sample, or for times that are not positive; NoLine if numbers overflow.
+/// too few. Throws BadInput if there is no sample, or for times that are not positive; FitError if numbers overflow.
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
 
 }  // namespace moe

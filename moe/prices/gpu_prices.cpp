@@ -76,7 +76,7 @@ double GpuPrices::scores_seconds(Phase phase, double seq) const {
 // rotation of the heads' rotary parts and of the shared key, and the concatenation of each key's two parts.
 double GpuPrices::latent_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
-  const Heads heads = most_heads(shape_);
+  const Heads heads = max_heads(shape_);
   const auto tokens = static_cast<double>(mp_tokens(shape_));
   double seconds = 0;
   for (const Projection& p : projections(l, heads))
@@ -90,7 +90,7 @@ double GpuPrices::latent_seconds(Phase phase) const {
 
 double GpuPrices::attention_seconds(Phase phase) const {
   const LayerShape& l = shape_.layer;
-  const HeadColumns columns = most_columns(shape_);
+  const HeadColumns columns = max_columns(shape_);
   const double tokens = static_cast<double>(mp_tokens(shape_)), dim = static_cast<double>(l.model_dim);
   const auto query = static_cast<double>(columns.query), key = static_cast<double>(columns.key);
   const double norms = l.norm == Norm::none ? 0 : 2 * kNorm[at(phase)];

@@ -12,8 +12,8 @@ namespace {
 using Eigen::Index;
 
 // A shorter column, after projecting out the previous columns, counts as dependent on them.
-constexpr double kOfFullRank = 1e-8;
-constexpr double kOfTheGradient = 1e-12;  // a smaller share of the largest correlation counts as 0
+constexpr double kRankTolerance = 1e-8;
+constexpr double kGradientTolerance = 1e-12;  // a smaller share of the largest correlation counts as 0
 
 // A least-squares problem whose columns have length 1 (or 0), and the passive set: the columns whose coefficients may
 // be above 0. All other coefficients are 0.
@@ -26,7 +26,7 @@ class ActiveSets {
   }
 
   Eigen::VectorXd solve() {
-    if (!all_at_once()) one_by_one();
+    if (!all_at_once()) add_one_by_one();
     for (Index i = 0; i < x_.size(); ++i)
       if (lengths_(i) > 0) x_(i) /= lengths_(i);
     return x_;
@@ -37,15 +37,15 @@ class ActiveSets {
   bool all_at_once() {
     if (a_.cols() == 0 || a_.rows() < a_.cols()) return false;
     const Eigen::HouseholderQR<Eigen::MatrixXd> factors(a_);
-    if (factors.matrixQR().diagonal().cwiseAbs().minCoeff() < kOfFullRank) return false;
+    if (factors.matrixQR().diagonal().cwiseAbs().minCoeff() < kRankTolerance) return false;
     const Eigen::VectorXd free = factors.solve(b_);
     if (free.minCoeff() < 0) return false;
     x_ = free;
     return true;
   }
 
-  void one_by_one() {
-    const double least = kOfTheGradient * b_.norm();
+  void add_one_by_one() {
+    const double least = kGradientTolerance * b_.norm();
     // Lawson and Hanson's loop always terminates; the limit is for rounding errors, which could make it return to an
     // earlier set.
     for (Index round = 0; round < 3 * a_.cols() + 10; ++round) {
@@ -56,13 +56,13 @@ class ActiveSets {
           best = i;
       if (best < 0) return;
       passive_.push_back(best);
-      settle();
+      solve_passive();
     }
   }
 
   // Moves towards the least-squares solution of the passive columns; a column whose coefficient reaches 0 on the way
   // leaves the set.
-  void settle() {
+  void solve_passive() {
     while (!passive_.empty()) {
       Eigen::MatrixXd columns(a_.rows(), static_cast<Index>(passive_.size()));
       for (size_t i = 0; i < passive_.size(); ++i) columns.col(static_cast<Index>(i)) = a_.col(passive_[i]);

@@ -12,7 +12,7 @@ constexpr double kStraight = 1e-9;  // smaller relative differences of slopes ar
 
 double slope(const Point& from, const Point& to) { return (to[1] - from[1]) / (to[0] - from[0]); }
 
-double between(const Point& from, const Point& to, double work) {
+double interpolated(const Point& from, const Point& to, double work) {
   return from[1] + (work - from[0]) / (to[0] - from[0]) * (to[1] - from[1]);
 }
 
@@ -22,14 +22,14 @@ double PriceCurve::seconds(double work) const {
   if (knots.empty()) return alpha + work * beta;
   const auto upper = std::ranges::upper_bound(knots, work, {}, [](const Point& knot) { return knot[0]; });
   if (upper == knots.end()) return knots.back()[1] + (work - knots.back()[0]) * beta;
-  return between(upper == knots.begin() ? Point{0, alpha} : *(upper - 1), *upper, work);
+  return interpolated(upper == knots.begin() ? Point{0, alpha} : *(upper - 1), *upper, work);
 }
 
 // Idea: parts w1 + w2 + .. = work take at least work times the minimum of t(w) / w over 0 < w <= largest. On a straight
 // piece of t this ratio is monotone, so its minimum is at a knot or at `largest`.
-LeastSeconds PriceCurve::in_parts(double work, double largest, double overhead) const {
+MinSeconds PriceCurve::seconds_in_parts(double work, double largest, double overhead) const {
   const double largest_s = seconds(largest) + overhead;
-  LeastSeconds least{largest_s, std::min(largest_s, alpha + overhead)};
+  MinSeconds least{largest_s, std::min(largest_s, alpha + overhead)};
   if (work <= 0) return least;
   least.all = work / largest * largest_s;
   for (const auto& [size, knot_s] : knots) {

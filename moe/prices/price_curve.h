@@ -5,7 +5,7 @@
 namespace moe {
 
 /// Lower bounds on the seconds of work that is cut into parts: all: of all parts together; one: of a single part.
-struct LeastSeconds {
+struct MinSeconds {
   double all = 0, one = 0;
 };
 
@@ -16,7 +16,7 @@ struct PriceCurve {
   double seconds(double work) const;
   /// Returns lower bounds for all ways to cut `work` into parts of at most `largest` <= work; each part takes
   /// `overhead` more seconds.
-  LeastSeconds in_parts(double work, double largest, double overhead) const;
+  MinSeconds seconds_in_parts(double work, double largest, double overhead) const;
   /// Returns the sizes at which the slope changes, ascending.
   std::vector<double> bends() const;
   /// Stretches the curve along the sizes: the new seconds of size n are the old ones of `times` n.

@@ -67,7 +67,7 @@ const LayerPricer::Curve& LayerPricer::curve(Flow flow, TaskKind kind, Phase pha
 
 PriceCurve LayerPricer::find_curve(TaskKind kind, Phase phase, const Work& work, Flow flow) const {
   const bool is_part = is_half(kind) || shares_attention(kind);
-  if (shares_attention(kind) && in_ring()) return part_curve(kind, phase, work, flow);
+  if (shares_attention(kind) && uses_ring()) return part_curve(kind, phase, work, flow);
   if (is_part && find_.task_row(kind, phase) == nullptr) return part_curve(kind, phase, work, flow);
   return whole_curve(kind, phase, work, flow);
 }
@@ -138,11 +138,11 @@ double LayerPricer::gemm_seconds(const Work& gemms) const {
 // the number of rows, so the price is linear in it.
 PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work& work, Flow flow) const {
   TaskTerms terms = terms_of(kind, row.phase, shape(), flow);
-  terms.of_rows[Term::flop] = work.flops;  // FLOPs of all rows
-  for (const PriceNote& range : range_notes(row, terms.of_share(1))) note(range);
+  terms.row_terms[Term::flop] = work.flops;  // FLOPs of all rows
+  for (const PriceNote& range : range_notes(row, terms.share_terms(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
-  PriceCurve c{dot(row.s_per, terms.once)};
-  (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.of_rows) / (size > 0 ? size : 1);
+  PriceCurve c{dot(row.s_per, terms.fixed_terms)};
+  (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.row_terms) / (size > 0 ? size : 1);
   return c;
 }
 
@@ -179,12 +179,12 @@ PriceCurve LayerPricer::part_curve(TaskKind kind, Phase phase, const Work& part,
       whole.gemms += work.gemms;
     };
     add(TaskKind::keys_values, 1);
-    if (in_ring()) {
+    if (uses_ring()) {
       const double linear_flops = whole.flops;
       add(TaskKind::heads, shape().parallel.ring_blocks());
       if (const auto seconds = modelled_ring_seconds(kind, phase, part.flops / linear_flops)) return {*seconds};
     }
-    note({PriceNote::Kind::derived, in_ring() ? "keys_values, heads, attention" : "keys_values, attention",
+    note({PriceNote::Kind::derived, uses_ring() ? "keys_values, heads, attention" : "keys_values, attention",
           " = their shares of attention, by FLOPs"});
   } else {
     note({PriceNote::Kind::derived, fmt::format("{0}_dx, {0}_dw", name_of(of)),
@@ -232,15 +232,15 @@ double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow 
   return c.price.seconds(rows * c.unit) + profile().task_overhead_s;
 }
 
-LeastSeconds LayerPricer::in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
+MinSeconds LayerPricer::seconds_in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow) const {
   const Curve& c = curve(flow, kind, phase);
-  return c.price.in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
+  return c.price.seconds_in_parts(rows * c.unit, largest * c.unit, profile().task_overhead_s);
 }
 
 double LayerPricer::gradient_seconds_in_parts(int64_t bytes) const {
   const Curve& c = curve(Flow::sharded, TaskKind::gradient, Phase::backward);
   const double all = static_cast<double>(bytes);
-  return c.price.in_parts(all, all, profile().task_overhead_s).all;
+  return c.price.seconds_in_parts(all, all, profile().task_overhead_s).all;
 }
 
 double LayerPricer::gradient_seconds(int64_t bytes, TaskKind kind) const {
@@ -258,8 +258,9 @@ double LayerPricer::dense_seconds(TaskKind kind, Phase phase, Flow flow) const {
 bool LayerPricer::adds_scores(TaskKind kind) const {
   if (!shape().parallel.recomputes_scores()) return false;
   if (profile().gpu_of(shape().layer.dtype) != nullptr) return false;  // the modelled kernel always recomputes scores
-  if (kind == TaskKind::attention_dx && !in_ring() && find_.task_row(kind, Phase::backward) != nullptr) return false;
-  if (in_ring() ? kind != TaskKind::heads : kind != TaskKind::attention && kind != TaskKind::attention_dx) return false;
+  if (kind == TaskKind::attention_dx && !uses_ring() && find_.task_row(kind, Phase::backward) != nullptr) return false;
+  if (uses_ring() ? kind != TaskKind::heads : kind != TaskKind::attention && kind != TaskKind::attention_dx)
+    return false;
   const std::string name = module_name(TaskKind::attention, shape());
   if (const TaskRow* task = find_.task_row(TaskKind::attention, Phase::backward)) return task->name != name;
   const ModuleRow* module = find_.own_module_row(TaskKind::attention, Phase::backward);
@@ -392,7 +393,7 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
     if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
     const TermValues terms = touching_terms(kind, bytes);
     for (const PriceNote& range : range_notes(row, terms)) note(range);
-    return dot(find_.used(row).s_per, terms);
+    return dot(find_.note_origin(row).s_per, terms);
   }
   if (runs_on_host(kind)) {
     note({PriceNote::Kind::not_priced, std::string(name_of(kind)), ", for which the profile has no row"});

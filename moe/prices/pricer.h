@@ -38,7 +38,7 @@ class LayerPricer {
   const LayerPricer& whole() const;
   /// Returns the pricer of a pass over one part of the samples (LayerShape::parts).
   const LayerPricer& part(int part) const;
-  bool in_ring() const { return shape().parallel.ring_blocks() > 0; }
+  bool uses_ring() const { return shape().parallel.ring_blocks() > 0; }
   bool has(GroupKind kind) const { return groups()[kind].network != Network::none; }
 
   /// Sets `seconds` to the seconds of each task of `structure`.
@@ -46,7 +46,7 @@ class LayerPricer {
   /// Returns the seconds of one chunk of `rows` rows of T_rank; rows may be fractional.
   double chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow = Flow::sharded) const;
   /// Returns lower bounds on the seconds of `rows` rows, over all cuts into parts of at most `largest` <= rows.
-  LeastSeconds in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
+  MinSeconds seconds_in_parts(TaskKind kind, Phase phase, double rows, double largest, Flow flow = Flow::sharded) const;
   double gradient_seconds(int64_t bytes, TaskKind kind = TaskKind::gradient) const;
   /// Returns a lower bound on the total seconds of slices with `bytes` bytes in total, for all ways to cut them.
   double gradient_seconds_in_parts(int64_t bytes) const;

@@ -57,12 +57,12 @@ double beta_from(const TableReader& row, bool by_byte, const Limits& range, cons
 
 }  // namespace
 
-CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks) {
+CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& max_ranks) {
   CommRow out;
   out.op = op_from(table, OpTable::comm);
   out.network = table.choice("network", {"inter", "intra"}) == "inter" ? Network::inter : Network::intra;
-  out.ranks = static_cast<int>(
-      table.integer("ranks", {.least = 2, .most = out.op == Op::sendrecv ? 2 : most_ranks(out.network)}));
+  out.ranks =
+      static_cast<int>(table.integer("ranks", {.min = 2, .max = out.op == Op::sendrecv ? 2 : max_ranks(out.network)}));
   out.alpha_s = table.real("alpha_s", kSeconds);
   out.beta_s_per_byte = table.real("beta_s_per_byte", kSecondsPerUnit);
   return out;
@@ -85,11 +85,11 @@ ModuleRow module_row_from(const TableReader& table) {
   ModuleRow out;
   out.name = table.name("name");
   out.phase = table.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
-  out.seq = table.optional_integer("seq", {.least = 1});
+  out.seq = table.optional_integer("seq", {.min = 1});
   out.alpha_s = table.real("alpha_s", kSeconds);
   const bool by_byte = is_priced_by_byte(out.name);
   (by_byte ? out.beta_s_per_byte : out.beta_s_per_flop) =
-      beta_from(table, by_byte, {.least = 0, .most = kSecondsPerUnit.most},
+      beta_from(table, by_byte, {.min = 0, .max = kSecondsPerUnit.max},
                 fmt::format("name = '{}'", out.name));  // beta may be 0 if only one size was measured
   return out;
 }
@@ -111,8 +111,8 @@ Points points_from(const TableReader& row) {
   for (const ConfigValue& item : row.list(kKey)) {
     if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[size, seconds] each");
     const double after = points.empty() ? 0 : points.back()[0];
-    points.push_back({row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}),  // sizes must ascend
-                      row.real_of(item.items[1], kKey, {.most = kSeconds.most, .above = 0})});
+    points.push_back({row.real_of(item.items[0], kKey, {.max = 1e18, .above = after}),  // sizes must ascend
+                      row.real_of(item.items[1], kKey, {.max = kSeconds.max, .above = 0})});
   }
   if (points.size() < 2) row.fail(row.value(kKey), kKey, "at least two points");
   return points;
@@ -121,7 +121,7 @@ Points points_from(const TableReader& row) {
 // Reads the keys of any row that say how well it was fitted.
 template <class Row>
 void read_fit(const TableReader& table, Row& out) {
-  out.r_squared = table.optional_real("r_squared", {.most = 1});
+  out.r_squared = table.optional_real("r_squared", {.max = 1});
   out.held_out_error = table.optional_real("held_out_error", kNonNegative);
   out.verdict.held_out_worst = table.optional_real("held_out_worst", kNonNegative);
   if (table.has("weak")) out.verdict.weak = table.text("weak");
@@ -146,10 +146,10 @@ std::vector<std::string_view> algorithms() {
 namespace {
 
 CommRow comm_from(const TableReader& row, const Profile& profile) {
-  CommRow out = comm_row_from(row, [&](Network network) { return most_ranks(profile, network); });
+  CommRow out = comm_row_from(row, [&](Network network) { return max_ranks(profile, network); });
   if (row.has("algorithm")) out.algorithm = row.choice("algorithm", std::span<const std::string_view>(algorithms()));
-  out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.least = 1, .most = 1 << 16}).value_or(0));
-  out.sent_share = row.optional_real("sent_share", {.most = 1, .above = 0}).value_or(0);
+  out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.min = 1, .max = 1 << 16}).value_or(0));
+  out.sent_share = row.optional_real("sent_share", {.max = 1, .above = 0}).value_or(0);
   if (out.sent_share > 0 && out.op != Op::alltoall)
     row.fail(row.value("sent_share"), "sent_share", "none but of op = 'alltoall'");
   read_fit(row, out);
@@ -202,25 +202,25 @@ TaskRow task_from(const TableReader& table) {
     }
     const auto& items = table.list(range);
     if (items.size() != 2) table.fail(table.value(range), range, "[least, most]");
-    out.least[t] = table.real_of(items[0], range, kNonNegative);
-    out.most[t] = table.real_of(items[1], range, {.least = out.least[t]});
+    out.min[t] = table.real_of(items[0], range, kNonNegative);
+    out.max[t] = table.real_of(items[1], range, {.min = out.min[t]});
   }
   read_fit(table, out);
   return out;
 }
 
-constexpr Limits kRate{.most = 1e18, .above = 0}, kShareOfPeak{.most = 1, .above = 0};
+constexpr Limits kRate{.max = 1e18, .above = 0}, kShareOfPeak{.max = 1, .above = 0};
 
 AttentionRate attention_from(const TableReader& row) {
   AttentionRate out;
-  out.head_dim = row.integer("head_dim", {.least = 1, .most = 1 << 16});
+  out.head_dim = row.integer("head_dim", {.min = 1, .max = 1 << 16});
   out.phase = row.choice("phase", {"forward", "backward"}) == "forward" ? Phase::forward : Phase::backward;
   constexpr std::string_view kKey = "flops_per_s";
   for (const ConfigValue& item : row.list(kKey)) {
     if (item.kind != ConfigKind::list || item.items.size() != 2) row.fail(item, kKey, "[tokens, FLOP/s] each");
     const double after = out.flops_per_s.empty() ? 0 : out.flops_per_s.back()[0];
     out.flops_per_s.push_back(
-        {row.real_of(item.items[0], kKey, {.most = 1e18, .above = after}), row.real_of(item.items[1], kKey, kRate)});
+        {row.real_of(item.items[0], kKey, {.max = 1e18, .above = after}), row.real_of(item.items[1], kKey, kRate)});
   }
   return out;
 }
@@ -228,7 +228,7 @@ AttentionRate attention_from(const TableReader& row) {
 GpuModel gpu_from(const TableReader& table) {
   GpuModel out;
   out.name = table.text("name");
-  out.multiprocessors = static_cast<int>(table.integer("multiprocessors", {.least = 1, .most = 1 << 16}));
+  out.multiprocessors = static_cast<int>(table.integer("multiprocessors", {.min = 1, .max = 1 << 16}));
   out.tensor_flops_per_s = table.real("tensor_flops_per_s", kRate);
   out.memory_bytes_per_s = table.real("memory_bytes_per_s", kRate);
   out.memory_share = table.real("memory_share", kShareOfPeak);
@@ -250,7 +250,7 @@ Contention contention_from(const TableReader& root) {
   const TableReader table = root.table("contention", known);
   Contention out;
   for (const ContentionPair& pair : contention_pairs()) {
-    out.*pair.factor = table.optional_real(pair.key(), {.least = 1, .most = 1e6}).value_or(1);
+    out.*pair.factor = table.optional_real(pair.key(), {.min = 1, .max = 1e6}).value_or(1);
     pair.stall_s(out) = table.optional_real(pair.stall_key(), kSeconds).value_or(0);
   }
   return out;
@@ -315,7 +315,7 @@ void read_gpu(const TableReader& root, Profile& out) {
 Profile profile_of(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "summary", "source", "topology", "comm", "compute", "module", "task",
                                 "unusable", "gpu", "attention", "overhead", "contention"});
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   Profile out;
   out.file = file.path;
   out.name = root.text("name");
@@ -323,8 +323,8 @@ Profile profile_of(const ConfigFile& file) {
   if (root.has("summary")) root.text("summary");  // description of the cluster, for `list`
   out.source = root.text("source", false);
   const TableReader topology = root.table("topology", {"nodes", "ranks_per_node", "memory_bytes"});
-  out.nodes = static_cast<int>(topology.integer("nodes", {.least = 1, .most = kMostNodes}));
-  out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.least = 1, .most = kMostRanksPerNode}));
+  out.nodes = static_cast<int>(topology.integer("nodes", {.min = 1, .max = kMaxNodes}));
+  out.ranks_per_node = static_cast<int>(topology.integer("ranks_per_node", {.min = 1, .max = kMaxRanksPerNode}));
   out.memory_bytes = topology.optional_real("memory_bytes", kPositive);
   read_rows(root, out);
   read_gpu(root, out);
@@ -440,10 +440,10 @@ void write(std::ostream& out, const TaskRow& row) {
   fmt::print(out, "\n[[task]]\nname = {}\nphase = \"{}\"\ndtype = \"{}\"\n", toml_text(row.name), name_of(row.phase),
              name_of(row.dtype));
   for (size_t t = 0; t < kTerms; ++t) {
-    if (row.most[t] == 0) continue;
+    if (row.max[t] == 0) continue;
     const std::string_view term = term_names()[t];
     write_number(out, fmt::format("s_per_{}", term), row.s_per[t]);
-    fmt::print(out, "range_{} = [{}, {}]\n", term, row.least[t], row.most[t]);
+    fmt::print(out, "range_{} = [{}, {}]\n", term, row.min[t], row.max[t]);
   }
   write_fit(out, row);
 }

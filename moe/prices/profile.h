@@ -123,7 +123,7 @@ struct TaskRow {
   Phase phase = Phase::forward;
   DType dtype = DType::float32;
   TermValues s_per{};
-  TermValues least{}, most{};  // ranges of the measured terms
+  TermValues min{}, max{};  // ranges of the measured terms
   std::optional<double> r_squared = {}, held_out_error = {};
   RowVerdict verdict = {};
 };
@@ -192,12 +192,12 @@ std::vector<std::string> take_computations(Profile& profile, const Profile& othe
 std::string text_of_origins(const Profile& profile);
 
 /// Limits for the cluster of a profile.
-inline constexpr int kMostNodes = 65536, kMostRanksPerNode = 1024;  // their product fits into an int
+inline constexpr int kMaxNodes = 65536, kMaxRanksPerNode = 1024;  // their product fits into an int
 /// Returns whether the text is one line without "/", because file names are made from it.
 bool is_profile_name(std::string_view text);
 inline constexpr std::string_view kProfileName = "one line of text without /";
 /// Returns the largest number of ranks that a group on this network can have.
-inline int most_ranks(const Profile& profile, Network network) {
+inline int max_ranks(const Profile& profile, Network network) {
   return network == Network::intra ? profile.ranks_per_node : profile.nodes * profile.ranks_per_node;
 }
 
@@ -219,12 +219,12 @@ Profile find_profile(const std::string& name_or_path, std::optional<int> nodes =
 std::vector<std::string_view> algorithms();
 
 /// Limits of prices, which no machine reaches and whose sums don't overflow: seconds, and seconds per byte or FLOP.
-inline constexpr Limits kSeconds{.least = 0, .most = 1e12};
-inline constexpr Limits kSecondsPerUnit{.most = 1e6, .above = 0};
+inline constexpr Limits kSeconds{.min = 0, .max = 1e12};
+inline constexpr Limits kSecondsPerUnit{.max = 1e6, .above = 0};
 
-/// These read a row from its table. `most_ranks`: returns the largest number of ranks of a group on a network. They
+/// These read a row from its table. `max_ranks`: returns the largest number of ranks of a group on a network. They
 /// throw BadInput as TableReader does.
-CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& most_ranks);
+CommRow comm_row_from(const TableReader& table, const std::function<double(Network)>& max_ranks);
 ComputeRow compute_row_from(const TableReader& table);
 ModuleRow module_row_from(const TableReader& table);
 

@@ -54,7 +54,7 @@ PriceCurve RowFinder::curve_of(const CommRow& row, double bytes) const {
   if (const auto outside = range_note(row, bytes)) note(*outside);
   if (row.op == Op::alltoall)
     if (const auto fan_out = fan_out_note(row, shape_)) note(*fan_out);
-  PriceCurve price = price_curve(used(row));
+  PriceCurve price = price_curve(note_origin(row));
   if (row.sent_share > 0) price.stretch(sent_share(row.network, shape_) / row.sent_share);
   return price;
 }
@@ -64,7 +64,7 @@ ComputeRow RowFinder::gemm_row() const {
   std::string others;
   for (const ComputeRow& row : profile_.compute) {
     if (row.op != Op::gemm) continue;
-    if (row.dtype == shape_.layer.dtype) return used(row);
+    if (row.dtype == shape_.layer.dtype) return note_origin(row);
     if (other == nullptr || bytes_of(row.dtype) == bytes_of(shape_.layer.dtype)) other = &row;
     others += fmt::format("{}{}", others.empty() ? "; it has " : ", ", name_of(row.dtype));
   }
@@ -77,7 +77,7 @@ ComputeRow RowFinder::gemm_row() const {
     throw Unpriced(profile_.name, fmt::format("no gemm row for {}{}{}", name_of(scaled.dtype), others,
                                               why_unusable(profile_, row_name(scaled))));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
-  scaled.alpha_s = used(*other).alpha_s;
+  scaled.alpha_s = note_origin(*other).alpha_s;
   scaled.beta_s_per_flop = width * other->beta_s_per_flop;
   note({PriceNote::Kind::scaled, "GEMMs, no modules, of " + std::string(name_of(scaled.dtype)),
         fmt::format(" from {}", name_of(other->dtype))});
@@ -87,7 +87,7 @@ ComputeRow RowFinder::gemm_row() const {
 const ComputeRow* RowFinder::expert_row() const {
   const LayerShape& layer = shape_.layer;
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &used(row);
+    if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &note_origin(row);
   if (in_fp8(layer.ffn))
     note({PriceNote::Kind::derived, "experts in FP8", fmt::format(" = GEMMs of {}", name_of(layer.dtype))});
   return nullptr;
@@ -95,7 +95,7 @@ const ComputeRow* RowFinder::expert_row() const {
 
 const ComputeRow* RowFinder::copy_row(Op op) const {
   for (const ComputeRow& row : profile_.compute)
-    if (row.op == op) return &used(row);
+    if (row.op == op) return &note_origin(row);
   return nullptr;
 }
 
@@ -104,7 +104,7 @@ const ModuleRow* RowFinder::module_row(const std::string& name, Phase phase) con
   for (const ModuleRow& row : profile_.modules) {
     if (row.name != name || row.phase != phase) continue;
     profiled = true;
-    if (!row.seq || *row.seq == shape_.layer.seq) return &used(row);
+    if (!row.seq || *row.seq == shape_.layer.seq) return &note_origin(row);
   }
   for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
     const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
@@ -120,7 +120,7 @@ const TaskRow* RowFinder::task_row(TaskKind kind, Phase phase) const {
   if (profile_.tasks.empty() || !has_terms(kind)) return nullptr;
   const auto row_of = [&](std::string_view name) -> const TaskRow* {
     for (const TaskRow& row : profile_.tasks)
-      if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &used(row);
+      if (row.name == name && row.phase == phase && row.dtype == shape_.layer.dtype) return &note_origin(row);
     return nullptr;
   };
   if (const TaskRow* row = row_of(task_row_name(kind, shape_))) return row;
@@ -165,10 +165,10 @@ std::optional<PriceNote> range_note(const ModuleRow& row, double size) {
 PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
   PriceNotes notes;
   for (size_t t = 0; t < kTerms; ++t)
-    if (row.s_per[t] > 0 && (task[t] < kRangeMargin * row.least[t] || task[t] > row.most[t] / kRangeMargin))
+    if (row.s_per[t] > 0 && (task[t] < kRangeMargin * row.min[t] || task[t] > row.max[t] / kRangeMargin))
       notes.insert({PriceNote::Kind::outside, row_name(row),
-                    fmt::format(" with {:.3g} {}s (measured {:.3g} to {:.3g})", task[t], term_names()[t], row.least[t],
-                                row.most[t])});
+                    fmt::format(" with {:.3g} {}s (measured {:.3g} to {:.3g})", task[t], term_names()[t], row.min[t],
+                                row.max[t])});
   return notes;
 }
 
@@ -246,7 +246,7 @@ class Derivations {
 
   std::optional<Derivation> price(const Collective& collective) const {
     if (group(collective).network == Network::none) return Derivation{};
-    if (std::optional<Derivation> own = by_row(collective)) return own;
+    if (std::optional<Derivation> own = row_derivation(collective)) return own;
     switch (collective.op) {
       case Op::allreduce:
         return sum(collective.kind);
@@ -268,7 +268,7 @@ class Derivations {
   Group group(const Collective& c) const { return group_of(groups_, c); }
   std::string_view network_name(const Collective& c) const { return name_of(group(c).network); }
 
-  std::optional<Derivation> by_row(const Collective& c) const {
+  std::optional<Derivation> row_derivation(const Collective& c) const {
     if (const CommRow* row = find_.comm_row(c.op, group(c))) return Derivation{{{row, 1}}, {}};
     const CommRow* nearest = borrows_ ? find_.nearest_row(c.op, group(c)) : nullptr;
     if (nearest == nullptr) return std::nullopt;
@@ -278,16 +278,16 @@ class Derivations {
   std::optional<Derivation> sum(GroupKind kind) const {
     if (std::optional<Derivation> composed = composed_allreduce(kind)) return composed;
     const Collective scatter{Op::reducescatter, kind}, gather{Op::allgather, kind};
-    return both(by_row(scatter), by_row(gather), fmt::format("{} allreduce", network_name(scatter)),
-                "reducescatter + allgather of the same volume");
+    return combined(row_derivation(scatter), row_derivation(gather), fmt::format("{} allreduce", network_name(scatter)),
+                    "reducescatter + allgather of the same volume");
   }
 
   // Returns the price of an AllReduce that is composed of AllReduces, or messages, over other groups.
   std::optional<Derivation> composed_allreduce(GroupKind kind) const {
     const auto one_after_other = [&](GroupKind first, GroupKind second) {
-      return both(price({Op::allreduce, first}), price({Op::allreduce, second}),
-                  fmt::format("allreduce over a {}", name_of(kind)),
-                  fmt::format("over {}, then over {}", name_of(first), name_of(second)));
+      return combined(price({Op::allreduce, first}), price({Op::allreduce, second}),
+                      fmt::format("allreduce over a {}", name_of(kind)),
+                      fmt::format("over {}, then over {}", name_of(first), name_of(second)));
     };
     const Group &edp = groups_[GroupKind::edp], &dp = groups_[GroupKind::dp];
     switch (kind) {
@@ -316,8 +316,8 @@ class Derivations {
     return derivation;
   }
 
-  static std::optional<Derivation> both(std::optional<Derivation> first, const std::optional<Derivation>& second,
-                                        std::string priced, const std::string& rule) {
+  static std::optional<Derivation> combined(std::optional<Derivation> first, const std::optional<Derivation>& second,
+                                            std::string priced, const std::string& rule) {
     if (!first || !second) return std::nullopt;
     first->rows.insert(first->rows.end(), second->rows.begin(), second->rows.end());
     first->notes.insert(first->notes.end(), second->notes.begin(), second->notes.end());
@@ -361,8 +361,8 @@ std::optional<PriceCurve> collective_curve(const RowFinder& find, const Groups& 
 }
 
 void refuse_collective(const RowFinder& find, const Groups& groups, Op op, GroupKind kind) {
-  const Collective asked = named(op, kind);
-  const Collective missing = asked.op == Op::a2a_ep_esp ? plain_exchange(groups) : asked;
+  const Collective collective = named(op, kind);
+  const Collective missing = collective.op == Op::a2a_ep_esp ? plain_exchange(groups) : collective;
   find.refuse(missing.op, group_of(groups, missing));
 }
 

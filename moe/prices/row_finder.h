@@ -79,7 +79,7 @@ class RowFinder {
 
   /// Returns `row`, and adds notes if it is weak or has another origin than the profile's other rows.
   template <class Row>
-  const Row& used(const Row& row) const {
+  const Row& note_origin(const Row& row) const {
     if (!row.verdict.origin.empty()) note({PriceNote::Kind::origin, row.verdict.origin, row_name(row)});
     if (row.verdict.weak) note({PriceNote::Kind::weak, row_name(row), ": " + *row.verdict.weak});
     return row;

@@ -18,18 +18,18 @@ double& at(TermValues& values, Term term) { return values[term]; }
 void add_expert(const Work& work, Phase phase, const LayerCase& c, double hidden, TaskTerms& terms) {
   const double bytes = bytes_of(c.layer.dtype), passes = phase == Phase::backward ? 2 : 1;
   const double macs = work.flops / (kFlopsPerMac * passes * gemms_of(c.layer.ffn));
-  at(terms.of_rows, Term::row_byte) = macs / hidden * bytes;
-  at(terms.of_rows, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
+  at(terms.row_terms, Term::row_byte) = macs / hidden * bytes;
+  at(terms.row_terms, Term::hidden_byte) = macs / static_cast<double>(c.layer.model_dim) * bytes;
 }
 
 // Adds attention's terms. attention_dw, the half for the gradients of weights, computes no scores.
 void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
-  const HeadColumns columns = most_columns(c);
+  const HeadColumns columns = max_columns(c);
   if (kind != TaskKind::attention_dw)  // scores inside the window, counted once per head
-    at(terms.of_rows, Term::score) = scores_flops(c) * static_cast<double>(most_heads(c).query) /
-                                     (kFlopsPerMac * static_cast<double>(columns.query + columns.mixed));
-  at(terms.of_rows, Term::row_byte) = mp_bytes(c);
-  at(terms.once, Term::weight_byte) =
+    at(terms.row_terms, Term::score) = scores_flops(c) * static_cast<double>(max_heads(c).query) /
+                                       (kFlopsPerMac * static_cast<double>(columns.query + columns.mixed));
+  at(terms.row_terms, Term::row_byte) = mp_bytes(c);
+  at(terms.fixed_terms, Term::weight_byte) =
       static_cast<double>((attention_parameters(c) + latent_parameters(c.layer)) * bytes_of(c.layer.dtype));
 }
 
@@ -37,8 +37,8 @@ void add_attention(TaskKind kind, const LayerCase& c, TaskTerms& terms) {
 void add_gate(const Work& work, Phase phase, const LayerCase& c, TaskTerms& terms) {
   const double passes = phase == Phase::backward ? 2 : 1;
   const double scores = work.flops / (kFlopsPerMac * passes * static_cast<double>(c.layer.model_dim));
-  at(terms.of_rows, Term::score) = scores;
-  at(terms.of_rows, Term::row_byte) =
+  at(terms.row_terms, Term::score) = scores;
+  at(terms.row_terms, Term::row_byte) =
       scores / static_cast<double>(c.layer.experts) * static_cast<double>(c.layer.model_dim) * bytes_of(c.layer.dtype);
 }
 
@@ -48,9 +48,9 @@ std::span<const std::string_view> term_names() { return kNames; }
 
 double dot(const TermValues& a, const TermValues& b) { return std::inner_product(a.begin(), a.end(), b.begin(), 0.0); }
 
-TermValues TaskTerms::of_share(double share) const {
-  TermValues all = once;
-  for (size_t t = 0; t < kTerms; ++t) all[t] += share * of_rows[t];
+TermValues TaskTerms::share_terms(double share) const {
+  TermValues all = fixed_terms;
+  for (size_t t = 0; t < kTerms; ++t) all[t] += share * row_terms[t];
   return all;
 }
 
@@ -62,21 +62,22 @@ bool has_terms(TaskKind kind) {
 TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow) {
   const Work work = whole_work(kind, phase, shape, flow);
   TaskTerms terms;
-  at(terms.once, Term::call) = 1;
-  at(terms.of_rows, Term::flop) = work.flops;
+  at(terms.fixed_terms, Term::call) = 1;
+  at(terms.row_terms, Term::flop) = work.flops;
   if (is_expert(kind)) {
     add_expert(work, kind == TaskKind::expert ? phase : Phase::forward, shape,
                static_cast<double>(shape.layer.hidden) / shape.parallel.esp, terms);
-    at(terms.once, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
+    at(terms.fixed_terms, Term::weight_byte) = static_cast<double>(expert_gradient_bytes(shape));
   } else if (is_shared(kind) || is_ffn(kind)) {
     add_expert(work, phase, shape, static_cast<double>(shape.layer.shared_hidden) / shape.parallel.mp, terms);
-    at(terms.once, Term::weight_byte) = static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
+    at(terms.fixed_terms, Term::weight_byte) =
+        static_cast<double>(shared_parameters(shape) * bytes_of(shape.layer.dtype));
   } else if (is_attention(kind)) {
     add_attention(kind, shape, terms);
   } else if (kind == TaskKind::gate) {
     add_gate(work, phase, shape, terms);
   } else {
-    at(terms.of_rows, Term::row_byte) = work.bytes;
+    at(terms.row_terms, Term::row_byte) = work.bytes;
   }
   return terms;
 }

@@ -20,10 +20,10 @@ double dot(const TermValues& a, const TermValues& b);
 
 /// The terms of one kind of task in one phase, on a rank.
 struct TaskTerms {
-  TermValues once{};     // per task, independent of its rows
-  TermValues of_rows{};  // over all rows; of a task without chunks: all other terms
+  TermValues fixed_terms{};  // per task, independent of its rows
+  TermValues row_terms{};    // over all rows; of a task without chunks: all other terms
   /// Returns the terms of a task with the share `share` (0 to 1) of the rows.
-  TermValues of_share(double share) const;
+  TermValues share_terms(double share) const;
 };
 
 /// Returns whether tasks of this kind have terms: tasks of layers and ends without communication.

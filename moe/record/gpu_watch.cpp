@@ -34,7 +34,7 @@ void GpuWatch::read() {
   });
 }
 
-Fields GpuWatch::seen() const {
+Fields GpuWatch::readings_summary() const {
   const std::lock_guard lock(mutex_);
   if (sm_mhz_.empty()) return {};
   std::vector<unsigned> sorted = sm_mhz_;
@@ -76,7 +76,7 @@ std::shared_ptr<const Nvml> open_nvml() {
   library->find("nvmlSystemGetDriverVersion", t.driver);
   library->find("nvmlDeviceGetName", t.name);
   library->find("nvmlDeviceGetClockInfo", t.clock);
-  library->find("nvmlDeviceGetMaxClockInfo", t.most_clock);
+  library->find("nvmlDeviceGetMaxClockInfo", t.max_clock);
   library->find("nvmlDeviceGetCurrentClocksThrottleReasons", t.reasons);
   library->find("nvmlDeviceGetPersistenceMode", t.persistence);
   library->find("nvmlDeviceGetMigMode", t.mig);
@@ -85,9 +85,9 @@ std::shared_ptr<const Nvml> open_nvml() {
   library->find("nvmlDeviceGetPowerManagementDefaultLimit", t.default_power_limit);
   library->find("nvmlDeviceGetComputeRunningProcesses", t.processes);
   library->find("nvmlDeviceGetCurrPcieLinkGeneration", t.pcie_generation);
-  library->find("nvmlDeviceGetMaxPcieLinkGeneration", t.most_pcie_generation);
+  library->find("nvmlDeviceGetMaxPcieLinkGeneration", t.max_pcie_generation);
   library->find("nvmlDeviceGetCurrPcieLinkWidth", t.pcie_width);
-  library->find("nvmlDeviceGetMaxPcieLinkWidth", t.most_pcie_width);
+  library->find("nvmlDeviceGetMaxPcieLinkWidth", t.max_pcie_width);
   library->find("nvmlDeviceGetNvLinkState", t.link);
   library->find("nvmlDeviceGetTemperature", t.temperature);
   return {library, &library->table};
@@ -95,7 +95,7 @@ std::shared_ptr<const Nvml> open_nvml() {
 
 namespace {
 
-std::string what_holds(unsigned long long bits) {
+std::string throttle_reasons(unsigned long long bits) {
   constexpr std::array<std::pair<unsigned long long, const char*>, 8> kNames{{{kNvmlIdle, "idle"},
                                                                               {kNvmlSetClocks, "set"},
                                                                               {kNvmlPowerCap, "power"},
@@ -132,7 +132,7 @@ Fields state_of_all(const Nvml& nvml) {
     add(nvml_says(nvml.clock, gpu, kNvmlSmClock), sm_mhz);
     add(nvml_says(nvml.clock, gpu, kNvmlMemoryClock), memory_mhz);
     add(nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature), celsius);
-    if (const auto reasons = nvml_says(nvml.reasons, gpu)) held.push_back(what_holds(*reasons));
+    if (const auto reasons = nvml_says(nvml.reasons, gpu)) held.push_back(throttle_reasons(*reasons));
   });
   set_each("gpu_sm_mhz", sm_mhz, state);
   set_each("gpu_memory_mhz", memory_mhz, state);

@@ -40,7 +40,7 @@ struct Nvml {
   int (*driver)(char*, unsigned size) = nullptr;
   int (*name)(NvmlDevice, char*, unsigned size) = nullptr;
   int (*clock)(NvmlDevice, int kind, unsigned* mhz) = nullptr;
-  int (*most_clock)(NvmlDevice, int kind, unsigned* mhz) = nullptr;
+  int (*max_clock)(NvmlDevice, int kind, unsigned* mhz) = nullptr;
   int (*reasons)(NvmlDevice, unsigned long long* bits) = nullptr;
   int (*persistence)(NvmlDevice, int* on) = nullptr;
   int (*mig)(NvmlDevice, unsigned* now, unsigned* after_reset) = nullptr;
@@ -49,9 +49,9 @@ struct Nvml {
   int (*default_power_limit)(NvmlDevice, unsigned* milliwatt) = nullptr;
   int (*processes)(NvmlDevice, unsigned* count, void* infos) = nullptr;  // sets `count` if `infos` is too small
   int (*pcie_generation)(NvmlDevice, unsigned*) = nullptr;
-  int (*most_pcie_generation)(NvmlDevice, unsigned*) = nullptr;
+  int (*max_pcie_generation)(NvmlDevice, unsigned*) = nullptr;
   int (*pcie_width)(NvmlDevice, unsigned*) = nullptr;
-  int (*most_pcie_width)(NvmlDevice, unsigned*) = nullptr;
+  int (*max_pcie_width)(NvmlDevice, unsigned*) = nullptr;
   int (*link)(NvmlDevice, unsigned link, int* up) = nullptr;
   int (*temperature)(NvmlDevice, int sensor, unsigned* celsius) = nullptr;
 };
@@ -97,7 +97,7 @@ class GpuWatch {
 
   /// Returns statistics of all readings so far in which a GPU was not idle: gpu_readings (their number),
   /// gpu_sm_mhz_least, gpu_sm_mhz_median and gpu_held_share (the share with a reduced clock); empty if there are none.
-  Fields seen() const;
+  Fields readings_summary() const;
 
  private:
   void read();

@@ -209,7 +209,7 @@ std::string read_once() {
   return fmt::format("read once by {} at {}.{:09}", ::getpid(), now.tv_sec, now.tv_nsec);
 }
 
-std::string digest_of(const RunHeader& run, const Question& question) {
+std::string digest_of(const RunHeader& run, const RunInputs& inputs) {
   std::string all;
   // Each text follows its size.
   const auto add = [&](std::string_view text) { all += fmt::format("{}:{}", text.size(), text); };
@@ -222,10 +222,10 @@ std::string digest_of(const RunHeader& run, const Question& question) {
     add("");
   };
   for (const size_t number : {static_cast<size_t>(run.schema), static_cast<size_t>(run.measurement),
-                              question.asked.flags.size(), question.files.size()})
+                              inputs.invocation.flags.size(), inputs.files.size()})
     add(fmt::format("{}", number));
-  for (const std::string& flag : question.asked.flags) add(flag);
-  for (const std::string& file : question.files)
+  for (const std::string& flag : inputs.invocation.flags) add(flag);
+  for (const std::string& file : inputs.files)
     if (!file.empty()) add(file_crc(file).value_or(read_once()));
   for (const Fields* fields : {&run.ranks, &run.git, &run.libraries, &run.machine, &run.environment})
     add_fields(*fields);
@@ -265,20 +265,20 @@ std::string fitted_from(const std::string& records, const RunHeader& run, bool e
   return text + (emulated ? ", emulated" : "");
 }
 
-RunHeader stamp_run(const Question& question) {
+RunHeader stamp_run(const RunInputs& inputs) {
   RunHeader run;
   run.started = utc_now();
-  run.argv = question.asked.argv;
-  run.ranks = question.ranks;
+  run.argv = inputs.invocation.argv;
+  run.ranks = inputs.ranks;
   run.version = version();
-  run.git = question.asked.built_from;
+  run.git = inputs.invocation.built_from;
   run.build = build_id();
   run.compiler = compiler();
   run.libraries = libraries();
   run.machine = machine_of();
   run.conditions = conditions_now();
   run.environment = environment();
-  run.config_digest = digest_of(run, question);
+  run.config_digest = digest_of(run, inputs);
   return run;
 }
 

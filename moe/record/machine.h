@@ -42,6 +42,6 @@ Fields conditions_now();
 /// contents of its files, the records' format, the version of timing, the program (commit, uncommitted changes, build
 /// id, compiler, libraries), the machine and the environment; conditions are excluded. A file that can't be read twice
 /// (a pipe) makes the digest unique, so the run can't be resumed.
-RunHeader stamp_run(const Question& question);
+RunHeader stamp_run(const RunInputs& inputs);
 
 }  // namespace moe

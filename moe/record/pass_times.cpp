@@ -10,7 +10,7 @@ namespace {
 
 // If two equal runs have four passes each, all passes of the first are faster than all of the second once in 70 times
 // by chance; with three passes each, once in 20 times.
-constexpr size_t kFewestPasses = 4;
+constexpr size_t kMinPasses = 4;
 
 }  // namespace
 
@@ -21,13 +21,13 @@ std::vector<double> passes_s(const CaseRecord& record) {
 
 std::optional<Interval> likely_s(const CaseRecord& record) {
   const std::vector<double> passes = passes_s(record);
-  if (passes.size() < kFewestPasses) return std::nullopt;
+  if (passes.size() < kMinPasses) return std::nullopt;
   if (const auto interval = median_interval(passes)) return interval;
   return Interval{quantile(passes, 0), quantile(passes, 1)};
 }
 
-std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within) {
-  const std::string spread = percent((most_s - least_s) / median_s);
+std::string spread_text(double min_s, double max_s, double median_s, const std::optional<Interval>& within) {
+  const std::string spread = percent((max_s - min_s) / median_s);
   if (!within) return spread;
   const double off_s = std::max(within->high - median_s, median_s - within->low);
   return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);

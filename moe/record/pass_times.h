@@ -17,7 +17,7 @@ std::optional<Interval> likely_s(const CaseRecord& record);
 
 /// Returns "3.1 % (0.4 %)": the range of the samples relative to their median and, in brackets, the possible error of
 /// the median by `within`; without brackets if that is empty.
-std::string spread_text(double least_s, double most_s, double median_s, const std::optional<Interval>& within);
+std::string spread_text(double min_s, double max_s, double median_s, const std::optional<Interval>& within);
 
 /// Returns samples [iteration][rank] of a single rank with these values, one per iteration.
 std::vector<std::vector<double>> one_rank(const std::vector<double>& values);

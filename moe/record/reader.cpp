@@ -75,7 +75,7 @@ class Assembler {
       return;
     }
     if (runs_.empty() || runs_.back().ended)
-      bad_input("{}: kind: found {} outside a run, expected 'run'", where, shown(line.substr(0, 24)));
+      bad_input("{}: kind: found {} outside a run, expected 'run'", where, quoted_text(line.substr(0, 24)));
     Run& run = runs_.back();
     if (auto* found = std::get_if<CaseRecord>(&record)) {
       add(std::move(*found), run);
@@ -104,7 +104,7 @@ class Assembler {
 
 constexpr std::string_view kRunStart = R"({"kind":"run")", kEndStart = R"({"kind":"end")";
 
-bool begins_anew(std::string_view text) {
+bool is_run_start(std::string_view text) {
   return text.starts_with(kRunStart) || text.starts_with(R"({"kind":"resume")");
 }
 
@@ -113,7 +113,7 @@ std::vector<Run> runs_from(Lines lines, Assembler runs = {}) {
   bool torn = false;  // lines from first_torn on look torn; they are, if a run begins or the text ends after them
   Lines first_torn = lines;
   do {
-    if (begins_anew(lines.line())) torn = false;
+    if (is_run_start(lines.line())) torn = false;
     if (may_be_torn(lines.line())) {
       if (!std::exchange(torn, true)) first_torn = lines;
       continue;

@@ -146,19 +146,19 @@ struct CaseGroup {
 };
 
 /// The command line of a run, and the handling of its records file.
-struct Asked {
+struct Invocation {
   std::vector<std::string> argv;   // the command line as shown to people
   std::vector<std::string> flags;  // the flags that the records depend on, in any fixed order: "tune", "--seed=3"
-  bool named_file = false;         // the user named the records file; then it may only contain records of one question
+  bool has_named_file = false;     // the user named the records file; then it may only contain records of one question
   bool overwrite = false;          // the contents of the records file are replaced
-  std::string otherwise = {};      // advice for another question, for messages
+  std::string alternative = {};    // advice for another question, for messages
   Fields built_from = {{"commit", std::string("unknown")}};  // RunHeader's git
 };
 
 /// Everything that determines a run's records, except the program, the machine and the environment: its command line,
 /// input files and ranks.
-struct Question {
-  Asked asked;
+struct RunInputs {
+  Invocation invocation;
   std::vector<std::string> files;  // files that the run read: profile, grid, layer, trace; empty names are ignored
   Fields ranks;                    // RunHeader::ranks of a run with several processes
 };

@@ -177,7 +177,7 @@ bool is_complete_json(std::string_view text) { return Json::accept(text); }
 namespace {
 
 std::string describe(const Json& value) {
-  if (value.is_string()) return shown(value.get_ref<const std::string&>());
+  if (value.is_string()) return quoted_text(value.get_ref<const std::string&>());
   if (value.is_array()) return fmt::format("a list of {}", value.size());
   if (value.is_object()) return "an object";
   return value.dump();
@@ -503,7 +503,7 @@ class GroupReader {
 
 RecordLine record_line_from(std::string_view text, const std::string& where) {
   const Json json = text.empty() ? Json() : json_from(text, where + ": record", "one JSON object");
-  if (!json.is_object()) bad_input("{}: record: found {}, expected one JSON object", where, shown(text));
+  if (!json.is_object()) bad_input("{}: record: found {}, expected one JSON object", where, quoted_text(text));
   const ObjectReader in(json, where);
   const std::string kind = in.text("kind");
   if (kind == "run") return run_from(in);

@@ -26,7 +26,7 @@ namespace moe {
 namespace {
 
 /// Returns a text on the first difference between the headers of two runs, for messages such as "a run ...".
-std::string other(const RunHeader& old, const RunHeader& now) {
+std::string header_difference(const RunHeader& old, const RunHeader& now) {
   if (old.schema != now.schema) return fmt::format("in format {}", old.schema);
   if (old.git != now.git || old.build != now.build || old.compiler != now.compiler || old.libraries != now.libraries)
     return "by another build";
@@ -34,19 +34,19 @@ std::string other(const RunHeader& old, const RunHeader& now) {
   if (old.ranks != now.ranks) return "with other ranks";
   std::string flags;
   for (size_t i = 1; i < old.argv.size(); ++i) flags += (i > 1 ? " " : "") + old.argv[i];
-  return fmt::format("with other flags, files or environment ({})", shown(flags));
+  return fmt::format("with other flags, files or environment ({})", quoted_text(flags));
 }
 
 }  // namespace
 
-RecordWriter::RecordWriter(std::string path, const Question& question) : path_(std::move(path)) {
-  const RunHeader header = stamp_run(question);
+RecordWriter::RecordWriter(std::string path, const RunInputs& inputs) : path_(std::move(path)) {
+  const RunHeader header = stamp_run(inputs);
   open();
   try {
     std::optional<Run> last = read_open_run(path_);
-    empties_ = last && question.asked.overwrite;
+    empties_ = last && inputs.invocation.overwrite;
     if (empties_) last.reset();
-    if (last) check_same_question(*last, header, question.asked);
+    if (last) check_same_question(*last, header, inputs.invocation);
     resumed_ = last && !last->ended && last->header.config_digest == header.config_digest;
     head_ = resumed_ ? to_json_line(ResumeMark{utc_now()}) : to_json_line(header);
     if (resumed_)
@@ -58,14 +58,14 @@ RecordWriter::RecordWriter(std::string path, const Question& question) : path_(s
   if (uses_cuda()) gpus_.emplace(open_nvml());
 }
 
-void RecordWriter::check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const {
+void RecordWriter::check_same_question(const Run& last, const RunHeader& now, const Invocation& invocation) const {
   const bool nothing = !last.ended && last.cases.empty();  // for example if invalid flags were noticed late
   if (nothing || last.header.config_digest == now.config_digest) return;
   const std::string what =
-      fmt::format("a run {}{}", last.ended ? "" : "that was interrupted, ", other(last.header, now));
-  if (asked.named_file || !last.ended)
+      fmt::format("a run {}{}", last.ended ? "" : "that was interrupted, ", header_difference(last.header, now));
+  if (invocation.has_named_file || !last.ended)
     bad_input("{}: found {}, expected one with the same flags, files, program and machine{}{}", path_, what,
-              asked.otherwise.empty() ? "" : ", ", asked.otherwise);
+              invocation.alternative.empty() ? "" : ", ", invocation.alternative);
   log_info(fmt::format("{}: found {}; appending a new run", path_, what));
 }
 
@@ -185,7 +185,7 @@ void RecordWriter::end() {
   require<WrongResult>(!ended_, "{}: the run was ended twice", path_);
   EndMark mark{utc_now(), conditions_now()};
   if (gpus_)
-    for (const auto& [name, value] : gpus_->seen()) mark.conditions.set(name, value);
+    for (const auto& [name, value] : gpus_->readings_summary()) mark.conditions.set(name, value);
   write_line(to_json_line(mark));
   ended_ = true;
 }

@@ -26,7 +26,7 @@ class RecordWriter {
   /// appended, so a command that fails before its first case leaves it as it was. Throws BadInput if the last run has
   /// another digest and is incomplete or in a file that the user named, if the file is not a records file or can't be
   /// written, or if another process writes to it.
-  RecordWriter(std::string path, const Question& question);
+  RecordWriter(std::string path, const RunInputs& inputs);
   /// Creates a writer that writes nothing, for the processes of a run that do not write the records.
   explicit RecordWriter(std::string path) : path_(std::move(path)) {}
   ~RecordWriter();
@@ -59,7 +59,7 @@ class RecordWriter {
   void open();
   void keep(CaseRecord record);
   void require_new(const std::string& key);
-  void check_same_question(const Run& last, const RunHeader& now, const Asked& asked) const;
+  void check_same_question(const Run& last, const RunHeader& now, const Invocation& invocation) const;
   void terminate_torn_line();
   /// Writes a line; before the first one, also the run's header.
   void write_line(const std::string& line);

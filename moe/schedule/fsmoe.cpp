@@ -7,7 +7,7 @@
 namespace moe {
 
 void fsmoe_order(LayerBuilder& b) {
-  if (b.one_lane()) return one_lane_order(b);
+  if (b.uses_one_lane()) return one_lane_order(b);
   for (int c = 0; c < b.degree(); ++c) b.dispatch(c);
   b.gradient_in_moe();
   for (int c = 0; c < b.degree(); ++c) b.allgather(c);
@@ -48,7 +48,7 @@ namespace {
 
 void interleaved_order(LayerBuilder& b) {
   const LaneOrder& order = b.pass().order;
-  if (b.one_lane() || order.empty()) return fsmoe_order(b);
+  if (b.uses_one_lane() || order.empty()) return fsmoe_order(b);
   for (int c = 0; c < b.degree(); ++c) b.dispatch(c);
   b.gradient_in_moe();
   int gathered = 0, scattered = 0;

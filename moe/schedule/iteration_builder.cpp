@@ -13,7 +13,7 @@ void IterationBuilder::transfer(const Pass& from) {
   pass_ = &from;
   if (lane_of(GroupKind::pp) >= 0) {
     const Chain& output = outputs_[{from.micro_batch, from.layer}][from.phase];
-    const int sent = push(TaskKind::send, behind_last(TaskKind::send, output.after));
+    const int sent = push(TaskKind::send, after_last(TaskKind::send, output.after));
     last().reads.push_back(output.data);
     sent_[{from.phase, from.micro_batch, from.layer}] = sent;
   }
@@ -67,7 +67,7 @@ int IterationBuilder::head(const Pass& pass) {
     const Access gradient{Buffer::output, Phase::backward, pass.layer, 0, 1, pass.micro_batch};
     id = push(TaskKind::head, logits.after);
     last().reads = {head_inputs_.at(pass.micro_batch).data, logits.data};
-    if (spans(GroupKind::mp)) last().reads.push_back(of(Buffer::softmax_sums, Phase::forward));
+    if (spans(GroupKind::mp)) last().reads.push_back(access(Buffer::softmax_sums, Phase::forward));
     last().writes.push_back(spans(GroupKind::mp) ? whole_of(Buffer::end_partial) : gradient);
     ours[pass.phase] = sum_of_end(id, gradient);
   }
@@ -121,11 +121,11 @@ void IterationBuilder::optimize(int stage, int layer) {
   finish(TaskKind::optimizer, stage, layer, all);
 }
 
-void IterationBuilder::begin_left(int stage, int layer, const std::vector<int>& ready,
-                                  const std::vector<bool>& experts) {
-  left_ = Pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
-  left_.gradients.experts = experts;
-  pass_ = &left_;
+void IterationBuilder::begin_remaining(int stage, int layer, const std::vector<int>& ready,
+                                       const std::vector<bool>& experts) {
+  remaining_ = Pass{.phase = Phase::backward, .stage = stage, .layer = layer, .ready = ready};
+  remaining_.gradients.experts = experts;
+  pass_ = &remaining_;
   begin_slices();
 }
 
@@ -168,29 +168,31 @@ const std::vector<int>& StepBuilder::makers_of(int layer) {
 
 // The sum for gates and norms is short and every layer's step waits for it, so it is sent before slices that become
 // ready at the same time.
-void StepBuilder::send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts) {
-  const std::vector<int> layers = layers_of(left.stage);
-  builder_.begin_left(left.stage, layers.front(), ready, of_experts);
+void StepBuilder::send_remaining(const RemainingGradients& remaining, const std::vector<int>& ready,
+                                 const std::vector<bool>& of_experts) {
+  const std::vector<int> layers = layers_of(remaining.stage);
+  builder_.begin_remaining(remaining.stage, layers.front(), ready, of_experts);
   bool summed = false;
   for (size_t i = 0; i < ready.size(); ++i) {
-    if (ready[i] >= left.end && !std::exchange(summed, true)) sum_alike(left.stage);
-    builder_.send_left(i);
+    if (ready[i] >= remaining.end && !std::exchange(summed, true)) sum_replicated(remaining.stage);
+    builder_.send_remaining(i);
   }
-  builder_.end_left();
-  if (!summed) sum_alike(left.stage);
-  if (left.experts && builder_.has(GroupKind::edp, left.stage))
+  builder_.end_remaining();
+  if (!summed) sum_replicated(remaining.stage);
+  if (remaining.experts && builder_.has(GroupKind::edp, remaining.stage))
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
       if (!plan_.dense.has(*layer))
-        sum(left.stage, {{*layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, *layer).back(), true}});
-  if (!plan_.ends.none() && builder_.has(GroupKind::stage, left.stage)) sum_ends(left.stage);
+        sum(remaining.stage,
+            {{*layer, expert_gradient_bytes(plan_.shape), makers(TaskKind::expert, *layer).back(), true}});
+  if (!plan_.ends.none() && builder_.has(GroupKind::stage, remaining.stage)) sum_ends(remaining.stage);
 }
 
 // Sums the gradients of a stage's replicated weights. A dense layer without norms has none.
-void StepBuilder::sum_alike(int stage) {
+void StepBuilder::sum_replicated(int stage) {
   std::vector<Gradient> all;
   const std::vector<int> layers = layers_of(stage);
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
-    if (const int64_t bytes = stage_gradient_bytes(cases_.of(*layer)); bytes > 0)
+    if (const int64_t bytes = stage_gradient_bytes(cases_.at(*layer)); bytes > 0)
       all.push_back({*layer, bytes, makers_of(*layer).back(), false, true});
   if (!all.empty() && builder_.has(GroupKind::stage, stage)) sum(stage, all);
 }

@@ -45,15 +45,15 @@ void LayerBuilder::part(TaskKind kind, int c, int parts) {
   task.reads.push_back(chain.data);
   if (kind == TaskKind::expert && pass_->phase == Phase::forward) found().expert_input = chain.data.buffer;
   if (is_expert_stage(kind) && pass_->phase == Phase::backward) keep_expert(task);
-  chain = {{id}, of(schedule::buffer_of(kind), pass_->phase, c, parts)};
+  chain = {{id}, access(schedule::buffer_of(kind), pass_->phase, c, parts)};
   task.writes.push_back(chain.data);
 }
 
 // Adds the activations that an expert task of a backward reads, and records the task as a maker of experts' gradients.
 void LayerBuilder::keep_expert(Task& task) {
-  task.reads.push_back(of(found().expert_input, Phase::forward, task.chunk, task.chunks));
+  task.reads.push_back(access(found().expert_input, Phase::forward, task.chunk, task.chunks));
   if (task.kind == TaskKind::expert_dx) {
-    task.writes.push_back(of(Buffer::expert_hidden, Phase::backward, task.chunk, task.chunks));
+    task.writes.push_back(access(Buffer::expert_hidden, Phase::backward, task.chunk, task.chunks));
     input_halves_[task.chunk] = task.id;
   }
   if (!makes_expert_gradients(task.kind)) return;
@@ -69,7 +69,7 @@ void LayerBuilder::expert_weights(int c) {
   push(TaskKind::expert_dw, {other->second});
   Task& task = last();
   cut(task, c, degree());
-  task.reads.push_back(of(Buffer::expert_hidden, Phase::backward, c, degree()));
+  task.reads.push_back(access(Buffer::expert_hidden, Phase::backward, c, degree()));
   keep_expert(task);
 }
 
@@ -135,7 +135,7 @@ void LayerBuilder::forward_again() {
   first.after.push_back(before.end);
   wait_for_weights(first.after);
   const Chain gradient = std::exchange(dense_, first);
-  before.pass.again = true;
+  before.pass.is_recompute = true;
   const schedule::Pass* backward = std::exchange(pass_, &before.pass);
   pass_->dense ? ffn_forward() : forward();
   pass_ = backward;
@@ -222,7 +222,7 @@ void LayerBuilder::ring_attention(Buffer sum) {
     last().reads.push_back(input);
   } else {
     push_dense(halves() ? TaskKind::attention_dx : TaskKind::attention, Buffer::mixed);
-    last().reads.push_back(of(Buffer::mixed, Phase::forward));
+    last().reads.push_back(access(Buffer::mixed, Phase::forward));
     if (halves()) last().writes.push_back(whole_of(Buffer::attention_hidden));
     ring();
     id = push_dense(TaskKind::keys_values, Buffer::attention_partial);
@@ -241,10 +241,10 @@ void LayerBuilder::ring() {
   const bool forward = pass_->phase == Phase::forward;
   const int blocks = ring_blocks_;
   const auto block = [&](int i) {
-    if (i == 0) return of(Buffer::keys_values, Phase::forward);
-    return of(Buffer::received_keys_values, pass_->phase, i - 1, blocks - 1);
+    if (i == 0) return access(Buffer::keys_values, Phase::forward);
+    return access(Buffer::received_keys_values, pass_->phase, i - 1, blocks - 1);
   };
-  const auto part = [&](Buffer buffer, int i) { return of(buffer, pass_->phase, i, blocks); };
+  const auto part = [&](Buffer buffer, int i) { return access(buffer, pass_->phase, i, blocks); };
   std::vector<int> sends, heads, gradients;
   const auto send_block = [&](int i) {
     sends.push_back(push(TaskKind::cp_send, i == 0 ? begin.after : std::vector{sends.back()}));
@@ -292,7 +292,7 @@ int LayerBuilder::keys_values_backward() {
 // If no task of the plan makes the output's gradient, the forward's output takes its place. Otherwise, the pass begins
 // after the end of the next layer's pass, so the times of a stage's passes add up.
 void LayerBuilder::begin_backward() {
-  if (dense_.data.phase == Phase::forward) dense_.data = of(found().output, Phase::forward);
+  if (dense_.data.phase == Phase::forward) dense_.data = access(found().output, Phase::forward);
   dense_.after.push_back(found().end);
   wait_for_weights(dense_.after);
 }
@@ -300,7 +300,7 @@ void LayerBuilder::begin_backward() {
 // Ends the backward; returns the task after which the dense part's gradients exist.
 int LayerBuilder::end_backward() {
   const int end = halves() ? attention_halves_.at({pass_->micro_batch, pass_->layer}) : dense_end();
-  pieces_left();
+  send_remaining_pieces();
   if (!slots().after) return end;
   next_gradient(end);
   if (halves()) last().after.push_back(dense_end());
@@ -334,7 +334,7 @@ int LayerBuilder::ffn_forward() {
 int LayerBuilder::ffn_backward() {
   begin_backward();
   const bool own = traits_of(schedule_.flow).holds == Tokens::own;
-  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();
+  if (gradient_lane() != lane_of(GroupKind::dp)) send_remaining_pieces();
   if (schedule_.gradients == GradientPolicy::fixed) pieces_between(gradient_lane(), kAfterMoe, kAfterMoe);
   if (own) push_dense(TaskKind::ffn_allgather, Buffer::ffn_partial);
   if (slots().beside_dense) next_gradient();
@@ -349,10 +349,11 @@ int LayerBuilder::backward() {
   if (traits_of(schedule_.flow).gates == Tokens::esp_groups) push_dense(TaskKind::tokens_allgather, Buffer::tokens);
   const Access d_output = dense_.data;
   const int begin = push(TaskKind::i_order, dense_.after);
-  last().reads = {of(found().moe_output, Phase::forward), of(Buffer::routing, Phase::forward), d_output};
+  last().reads = {access(found().moe_output, Phase::forward), access(Buffer::routing, Phase::forward), d_output};
   last().writes = {whole_of(Buffer::ordered)};
   dense_ = {{begin}, whole_of(Buffer::ordered)};
-  if (gradient_lane() != lane_of(GroupKind::dp)) pieces_left();  // gradients with their own lane start at once
+  if (gradient_lane() != lane_of(GroupKind::dp))
+    send_remaining_pieces();  // gradients with their own lane start at once
   begin_shared(d_output);
   chunks_.assign(degree(), dense_);
   schedule_.moe_part(*this);
@@ -426,41 +427,41 @@ StageLanes::StageLanes(LaneLayout layout, const GroupNetworks& networks, int sta
     if (offloads)
       for (const LaneKind kind : {LaneKind::host_link, LaneKind::host})
         lanes.push_back({kind, stage, false, false, {}});
-    a_stage_ = lanes.size();
+    lanes_per_stage_ = lanes.size();
     lanes_.insert(lanes_.end(), lanes.begin(), lanes.end());
   }
 }
 
-int StageLanes::of(GroupKind group, int stage) const {
-  const size_t first = static_cast<size_t>(stage) * a_stage_;
+int StageLanes::lane(GroupKind group, int stage) const {
+  const size_t first = static_cast<size_t>(stage) * lanes_per_stage_;
   if (group == GroupKind::none) return static_cast<int>(first);  // compute
   const Network network = networks_[group];
-  for (size_t lane = first + 1; lane < first + a_stage_; ++lane)
+  for (size_t lane = first + 1; lane < first + lanes_per_stage_; ++lane)
     if (lanes_[lane].owns(network)) return static_cast<int>(lane);
   return -1;
 }
 
-int StageLanes::of_gradients(int stage) const {
-  if (layout_ != LaneLayout::by_network_gradient) return of(GroupKind::dp, stage);
+int StageLanes::lane_of_gradients(int stage) const {
+  if (layout_ != LaneLayout::by_network_gradient) return lane(GroupKind::dp, stage);
   return lane_of(LaneKind::gradient, stage);
 }
 
 int StageLanes::lane_of(LaneKind kind, int stage) const {
-  const auto first = lanes_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(stage) * a_stage_);
+  const auto first = lanes_.begin() + static_cast<std::ptrdiff_t>(static_cast<size_t>(stage) * lanes_per_stage_);
   return static_cast<int>(std::ranges::find(first, lanes_.end(), kind, &Lane::kind) - lanes_.begin());
 }
 
 // Returns whether a group's collectives use the same network as the gradients, and therefore the same lane.
 bool StageLanes::shares_gradients(GroupKind group) const { return networks_[group] == networks_[GroupKind::dp]; }
 
-int StageLanes::of(TaskKind kind, Flow flow, int stage) const {
+int StageLanes::lane(TaskKind kind, Flow flow, int stage) const {
   if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
   if (moves_offloaded(kind)) return lane_of(LaneKind::host_link, stage);
   if (runs_on_host(kind)) return lane_of(LaneKind::host, stage);
-  if (shares_dense(kind) && shares_gradients(group_of(flow, kind))) return of_gradients(stage);
-  if (!copies(kind)) return of(group_of(flow, kind), stage);
-  const int compute = of(GroupKind::none, stage);
-  return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(of(GroupKind::mp, stage), compute);
+  if (shares_dense(kind) && shares_gradients(group_of(flow, kind))) return lane_of_gradients(stage);
+  if (!copies(kind)) return lane(group_of(flow, kind), stage);
+  const int compute = lane(GroupKind::none, stage);
+  return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(lane(GroupKind::mp, stage), compute);
 }
 
 PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
@@ -472,7 +473,7 @@ PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
   structure_.lanes = lanes_.all();
 }
 
-bool PassBuilder::one_lane() const {
+bool PassBuilder::uses_one_lane() const {
   const int ep = lane_of(GroupKind::ep), esp = lane_of(GroupKind::esp);
   if (ep < 0) return esp >= 0 && esp == lane_of(GroupKind::dp);  // the gradients use ESP's lane
   return ep == esp;
@@ -480,9 +481,9 @@ bool PassBuilder::one_lane() const {
 
 int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   const GroupKind group = group_of(schedule_.flow, kind);
-  const int lane = lanes_.of(kind, schedule_.flow, pass_->stage);
+  const int lane = lanes_.lane(kind, schedule_.flow, pass_->stage);
   if (!sends_gradients(kind) && part_of(kind) != TaskPart::stages && pass_->phase == Phase::backward) {
-    LanePieces& pieces = pieces_[lane % lanes_.a_stage()];
+    LanePieces& pieces = pieces_[lane % lanes_.lanes_per_stage()];
     pieces_between(lane, 0, pieces.passed);
     ++pieces.passed;
   }
@@ -492,7 +493,7 @@ int PassBuilder::push(TaskKind kind, const std::vector<int>& after) {
   task.phase = pass_->phase;
   task.micro_batch = pass_->micro_batch;
   task.layer = pass_->layer;
-  task.again = pass_->again;
+  task.is_recompute = pass_->is_recompute;
   task.lane = lane;
   task.group = group;
   for (const int id : after)
@@ -521,7 +522,7 @@ void PassBuilder::read_window() {
   window.read[window.place] = last().id;
 }
 
-bool PassBuilder::of_experts(size_t place) const {
+bool PassBuilder::is_expert_gradient(size_t place) const {
   return place < pass_->gradients.experts.size() && pass_->gradients.experts[place];
 }
 
@@ -548,7 +549,7 @@ void PassBuilder::gradient(size_t place, int after) {
   if (made_here(place)) ready = last_expert_;
   std::vector<int> before = made_by_others(ready);
   before.insert(before.begin(), {after, ready});
-  push(of_experts(place) ? TaskKind::expert_gradient : TaskKind::gradient, before);
+  push(is_expert_gradient(place) ? TaskKind::expert_gradient : TaskKind::gradient, before);
   last().slice = structure_.tasks.back().slice = first_slice_ + static_cast<int>(place);
   ++structure_.slices;
 }
@@ -558,28 +559,28 @@ void PassBuilder::gradient_in_moe() {
 }
 
 bool PassBuilder::made_here(size_t place) const {
-  return of_experts(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
+  return is_expert_gradient(place) && (place >= pass_->ready.size() || pass_->ready[place] == kMadeHere);
 }
 
 // Sends the waiting pieces of a lane in order while their gaps are in [from, to]; stops at a piece whose gradients do
 // not exist yet.
 void PassBuilder::pieces_between(int lane, int from, int to) {
   const std::vector<int>& gaps = pass_->gradients.gaps;
-  for (size_t& next = pieces_[lane % lanes_.a_stage()].next; next < gaps.size(); ++next) {
+  for (size_t& next = pieces_[lane % lanes_.lanes_per_stage()].next; next < gaps.size(); ++next) {
     if (lane_of_slice(next) != lane) continue;
     if (gaps[next] < from || gaps[next] > to || (made_here(next) && last_expert_ < 0)) return;
     gradient(next);
   }
 }
 
-void PassBuilder::pieces_left() {
+void PassBuilder::send_remaining_pieces() {
   constexpr int kAll = std::numeric_limits<int>::max();
   pieces_between(gradient_lane(), 0, kAll);
   if (!pass_->gradients.experts.empty()) pieces_between(lane_of(GroupKind::edp), 0, kAll);
 }
 
 void PassBuilder::begin_slices() {
-  pieces_.assign(lanes_.a_stage(), {});
+  pieces_.assign(lanes_.lanes_per_stage(), {});
   slice_of_pass_ = 0;
   first_slice_ = structure_.slices;
   last_expert_ = -1;
@@ -602,7 +603,7 @@ std::optional<int> PassBuilder::part_waited_for() const {
 
 // Adds the previous transfer of the same kind and phase to `after`, because messages between two stages arrive in the
 // order in which they were sent.
-std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after) {
+std::vector<int> PassBuilder::after_last(TaskKind kind, std::vector<int> after) {
   int& last = last_transfers_[{kind, pass_->phase, pass_->stage}];
   after.push_back(last - 1);
   last = static_cast<int>(structure_.tasks.size()) + 1;
@@ -614,7 +615,7 @@ std::vector<int> PassBuilder::behind_last(TaskKind kind, std::vector<int> after)
 PassBuilder::Chain PassBuilder::receive(int sent) {
   std::vector<int> after = ended_[pass_->stage];
   after.push_back(sent);
-  const int received = push(TaskKind::recv, behind_last(TaskKind::recv, std::move(after)));
+  const int received = push(TaskKind::recv, after_last(TaskKind::recv, std::move(after)));
   last().writes.push_back(whole_of(Buffer::received));
   return {{received}, whole_of(Buffer::received)};
 }

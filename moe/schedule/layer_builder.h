@@ -22,15 +22,15 @@ class StageLanes {
 
   /// Returns the lanes of all stages, with empty queues.
   const std::vector<Lane>& all() const { return lanes_; }
-  size_t a_stage() const { return a_stage_; }
+  size_t lanes_per_stage() const { return lanes_per_stage_; }
   /// Returns the index of the lane of a group's collectives; for GroupKind::none, of the compute lane; -1 for a group
   /// of one rank.
-  int of(GroupKind group, int stage) const;
-  int of_gradients(int stage) const;
+  int lane(GroupKind group, int stage) const;
+  int lane_of_gradients(int stage) const;
   /// Returns the index of the lane of a task of that kind. Copies use the copy lane or, if the layout has none, the
   /// lane of the rows that they rearrange. Receives have their own lane, so they overlap with the stage's sends. Tasks
   /// of offloaded experts use the lane of the host's link or that of the host.
-  int of(TaskKind kind, Flow flow, int stage) const;
+  int lane(TaskKind kind, Flow flow, int stage) const;
 
  private:
   int lane_of(LaneKind kind, int stage) const;
@@ -39,7 +39,7 @@ class StageLanes {
   LaneLayout layout_;
   GroupNetworks networks_;
   std::vector<Lane> lanes_;
-  size_t a_stage_ = 0;
+  size_t lanes_per_stage_ = 0;
 };
 
 // Puts a pass's tasks on lanes, together with slices of gradients from other passes and receives from a neighbouring
@@ -54,7 +54,7 @@ struct Pass {
   LaneOrder order = {};              // order of G and S on the intra lane, if the schedule searches it
   GradientPlacement gradients = {};  // the slices that this backward sends
   std::vector<int> ready = {};       // for each slice, the task it waits for; missing: the layer's forward
-  bool again = false;                // the repetition of a forward in its backward
+  bool is_recompute = false;         // the repetition of a forward in its backward
 };
 /// Properties that the layers of a builder share.
 struct LayersBuilt {
@@ -83,7 +83,7 @@ class PassBuilder {
   const Pass& pass() const { return *pass_; }
   /// Returns whether AllGather and ReduceScatter share a lane with AlltoAll or, if there is no AlltoAll, with the
   /// gradients. Such a schedule needs one_lane_order().
-  bool one_lane() const;
+  bool uses_one_lane() const;
   /// Returns whether the group has more than one rank.
   bool spans(GroupKind group) const { return lane_of(group) >= 0; }
   /// Adds the slice of gradients that is placed in the MoE part, if there is one, at this point of the order.
@@ -109,7 +109,7 @@ class PassBuilder {
   void gradient(size_t place, int after = -1);
   void next_gradient(int after = -1) { gradient(slice_of_pass_++, after); }
   void pieces_between(int lane, int from, int to);
-  void pieces_left();
+  void send_remaining_pieces();
   void read_window();
   const GradientSlots& slots() const { return pass_->gradients.slots; }
 
@@ -117,12 +117,12 @@ class PassBuilder {
   void fetch_experts();
   void wait_for_weights(std::vector<int>& after) const;
   std::optional<int> part_waited_for() const;
-  std::vector<int> behind_last(TaskKind kind, std::vector<int> after);
+  std::vector<int> after_last(TaskKind kind, std::vector<int> after);
 
-  int lane_of(GroupKind group) const { return lanes_.of(group, pass_->stage); }
-  int gradient_lane() const { return lanes_.of_gradients(pass_->stage); }
-  Access whole_of(Buffer buffer) const { return of(buffer, pass_->phase); }
-  Access of(Buffer buffer, Phase phase, int c = 0, int parts = 1) const {
+  int lane_of(GroupKind group) const { return lanes_.lane(group, pass_->stage); }
+  int gradient_lane() const { return lanes_.lane_of_gradients(pass_->stage); }
+  Access whole_of(Buffer buffer) const { return access(buffer, pass_->phase); }
+  Access access(Buffer buffer, Phase phase, int c = 0, int parts = 1) const {
     return {buffer, phase, pass_->layer, c, parts, pass_->micro_batch, phase == Phase::forward && runs_again()};
   }
 
@@ -143,13 +143,15 @@ class PassBuilder {
 
  private:
   std::vector<int> made_by_others(int ready) const;
-  bool of_experts(size_t place) const;
+  bool is_expert_gradient(size_t place) const;
   bool made_here(size_t place) const;
-  int lane_of_slice(size_t place) const { return of_experts(place) ? lane_of(GroupKind::edp) : gradient_lane(); }
+  int lane_of_slice(size_t place) const {
+    return is_expert_gradient(place) ? lane_of(GroupKind::edp) : gradient_lane();
+  }
 
   bool runs_again() const {
     const auto forward = forwards_.find({pass_->micro_batch, pass_->layer});
-    return forward != forwards_.end() && forward->second.pass.again;
+    return forward != forwards_.end() && forward->second.pass.is_recompute;
   }
 
   std::map<std::pair<int, int>, Forward> forwards_;                 // by micro-batch and layer

@@ -171,7 +171,7 @@ class ModelBuilder {
 
   // Adds a layer's backward of the last micro-batch, during which waiting gradients are sent. Returns its last task.
   int sending_backward(schedule::IterationBuilder& builder, schedule::Pass& pass, Sender& sender) {
-    const LayerCase& own_case = cases_.of(pass.layer);
+    const LayerCase& own_case = cases_.at(pass.layer);
     const BackwardDecision& decided = decision_.backwards[decision_of(model_, pass.layer)];
     pass.dense = cases_.is_dense(pass.layer);
     pass.degree = decided.degree;
@@ -189,7 +189,8 @@ class ModelBuilder {
     if (!experts.empty()) sender.set_maker(own, builder.last_expert());
     if (plan_.shape.parallel.replicas() == 1) return end;
     sender.made(pass.layer, gradient_bytes(own_case), end);
-    if (in_pieces(schedule_)) sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
+    if (sends_pieces(schedule_))
+      sender.add_pieces(gradient_pieces(schedule_, own_case, decision_.micro_op_bytes), false);
     return end;
   }
 
@@ -197,7 +198,7 @@ class ModelBuilder {
   void made_by_end(int layer, int64_t bytes, int task, Sender& sender) {
     if (bytes == 0 || plan_.shape.parallel.replicas() == 1) return;
     sender.made(layer, bytes, task);
-    if (!in_pieces(schedule_)) return;
+    if (!sends_pieces(schedule_)) return;
     sender.add_pieces(pieces_of(schedule_, {bytes}, decision_.micro_op_bytes, plan_.shape.layer.dtype), false);
   }
 
@@ -210,7 +211,7 @@ class ModelBuilder {
     };
     slice(decided.gar_in_moe_bytes, pass.gradients.slots.in_moe);
     slice(decided.gar_beside_dense_bytes, pass.gradients.slots.beside_dense);
-    if (!in_pieces(schedule_)) return;
+    if (!sends_pieces(schedule_)) return;
     // Pieces of previous backwards and of this layer's experts are waiting. This backward sends as many of them, in
     // order, as `gaps` has entries.
     pass.gradients.gaps = decided.gaps;
@@ -232,7 +233,7 @@ class ModelBuilder {
     const std::vector<int> layers = layers_of_stage(split_, stage);
     if (plan_.step.planned) {
       const bool placed = !expert_gradient_pieces(schedule_, plan_.shape, decision_.micro_op_bytes).empty();
-      return schedule::StepBuilder(plan_, builder).send_left({stage, end, !placed}, ready, experts);
+      return schedule::StepBuilder(plan_, builder).send_remaining({stage, end, !placed}, ready, experts);
     }
     builder.finish(stage, layers.front(), ready, experts);
     if (plan_.shape.parallel.offload == Offload::experts) schedule::StepBuilder(plan_, builder).store(stage);
@@ -266,7 +267,7 @@ Plan timed_model_plan(const Schedule& schedule, const ModelShape& model, const M
                     schedule.name);
   require_equal<BadInput>(static_cast<int>(decision.backwards.size()), decided_layers(model),
                           "backward decisions of a stage");
-  require<BadInput>(model.dense.in(0, model.layers) < model.layers,
+  require<BadInput>(model.dense.count(0, model.layers) < model.layers,
                     "layers: found {}, all of them dense, expected one with experts", model.layers);
   check_shape(schedule, model.shape);
   Decision before_last{decision.degree_forward, decision.degree_backward};
@@ -321,7 +322,7 @@ size_t first_decision(const ModelShape& model, int stage) {
 }
 
 LayerKind decided_kind(const ModelShape& model, size_t i) {
-  if (model.dense.none(model.layers) && model.whole.none(model.layers)) return LayerKind::moe;
+  if (model.dense.has_none(model.layers) && model.whole.has_none(model.layers)) return LayerKind::moe;
   int stage = 0;
   while (stage + 1 < model.shape.parallel.pp && first_decision(model, stage + 1) <= i) ++stage;
   return model.kind(nth_backward(model.split(), stage, static_cast<int>(i - first_decision(model, stage))));
@@ -349,17 +350,17 @@ void check_size(const Schedule& schedule, const ModelShape& model, int degree_fo
   const StructureKey key =
       structure_key(schedule, outline_of(model.shape), {degree_forward, degree_backward}, {}, Phases::both);
   const auto tasks = static_cast<double>(build_structure(key)->tasks.size());
-  require<BadInput>(tasks * model.layers * model.micro_batches <= kMostTasks,
+  require<BadInput>(tasks * model.layers * model.micro_batches <= kMaxTasks,
                     "layers x micro-batches: found {} x {} of {} tasks each (schedule {}, degrees {} and {}), expected "
                     "at most {} tasks in a plan",
                     model.layers, model.micro_batches, tasks, schedule.name, degree_forward, degree_backward,
-                    kMostTasks);
+                    kMaxTasks);
   double bytes = static_cast<double>(gradient_bytes(model.shape));
   if (model.dense.hidden > 0)
     bytes = std::max(bytes, static_cast<double>(gradient_bytes(dense_case(model.shape, model.dense.hidden))));
-  require<BadInput>(bytes * model.layers <= kMostBytes,
+  require<BadInput>(bytes * model.layers <= kMaxBytes,
                     "layers: found {} of {} gradient bytes each, expected at most {} bytes in all", model.layers, bytes,
-                    kMostBytes);
+                    kMaxBytes);
 }
 
 MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow) {

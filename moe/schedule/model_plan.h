@@ -50,7 +50,7 @@ inline int ModelShape::dense_in(int stage) const {
   int count = 0;
   for (int chunk = stage; chunk < own.chunks(); chunk += own.stages) {
     const auto [first, last] = layers_of_chunk(own, chunk);
-    count += dense.in(first, last);
+    count += dense.count(first, last);
   }
   return count;
 }
@@ -64,7 +64,7 @@ inline std::string describe_order(const ModelShape& model) {
 /// Returns whether stages differ, so that each has its own decisions: there are several stages, and either layers of
 /// several kinds or stages with their own numbers of layers.
 inline bool stages_apart(const ModelShape& model) {
-  const bool alike = model.dense.none(model.layers) && model.whole.none(model.layers);
+  const bool alike = model.dense.has_none(model.layers) && model.whole.has_none(model.layers);
   return model.shape.parallel.pp > 1 && (!alike || model.split().has_own_ends());
 }
 /// Returns the model cut to its first `layers` layers. If it had more, they are divided evenly among the stages.
@@ -73,7 +73,7 @@ ModelShape first_layers(ModelShape model, int layers);
 /// Returns the memory request for a model that has no plan yet. `shape`: the case of its MoE layers.
 MemoryRequest memory_request(const ModelShape& model, const LayerCase& shape, Flow flow);
 
-/// Throws BadInput, naming layers and micro-batches, if a plan with these degrees has more than kMostTasks tasks or
+/// Throws BadInput, naming layers and micro-batches, if a plan with these degrees has more than kMaxTasks tasks or
 /// more gradient bytes than can be counted.
 void check_size(const Schedule& schedule, const ModelShape& model, int degree_forward, int degree_backward);
 

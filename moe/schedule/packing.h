@@ -19,7 +19,7 @@ class PackingController {
   static constexpr int kFirstStep = 10, kEvery = 4;
 
   /// `most`: largest number of experts that fit on a device, 1 or more.
-  explicit PackingController(int most) : most_(most) {}
+  explicit PackingController(int most) : max_(most) {}
 
   int packing() const { return packing_; }
   /// Returns whether the controller decides after step `step`, counted from 1.
@@ -34,14 +34,14 @@ class PackingController {
   bool end_step(int step) {
     if (!decides(step)) return false;
     // Both sums have equally many terms, so they compare as means do.
-    const bool moves = packs_further(sums_) && 2 * packing_ <= most_;
+    const bool moves = packs_further(sums_) && 2 * packing_ <= max_;
     if (moves) packing_ *= 2;
     sums_ = {};
     return moves;
   }
 
  private:
-  int most_, packing_ = 1;
+  int max_, packing_ = 1;
   MicroOpTimes sums_;
 };
 

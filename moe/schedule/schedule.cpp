@@ -50,7 +50,7 @@ bool splits_gradients(const Schedule& schedule) {
   return schedule.gradients == GradientPolicy::adaptive || schedule.gradients == GradientPolicy::beside_dense;
 }
 
-bool in_pieces(const Schedule& schedule) {
+bool sends_pieces(const Schedule& schedule) {
   return schedule.gradients == GradientPolicy::micro_ops || schedule.gradients == GradientPolicy::fixed ||
          schedule.gradients == GradientPolicy::own_lane;
 }
@@ -178,8 +178,8 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key) {
 std::vector<int64_t> gradient_tensors(const LayerCase& c) {
   const int64_t bytes = bytes_of(c.layer.dtype);
   std::vector<int64_t> tensors;
-  for (const Projection& p : projections(c.layer, most_heads(c)))
-    if (!p.alike && p.in > 0) tensors.push_back(p.elements() * bytes);
+  for (const Projection& p : projections(c.layer, max_heads(c)))
+    if (!p.is_replicated && p.in > 0) tensors.push_back(p.elements() * bytes);
   const int gemms = c.layer.shared_hidden > 0 ? gemms_of(c.layer.ffn) : 0;
   tensors.insert(tensors.end(), static_cast<size_t>(gemms), shared_parameters(c) / gemms_of(c.layer.ffn) * bytes);
   if (c.layer.bias) tensors.push_back(dense_biases(c) * bytes);
@@ -192,12 +192,12 @@ std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64
   std::vector<int64_t> pieces;
   const int64_t all = std::accumulate(tensors.begin(), tensors.end(), int64_t{0});
   // Each tensor may add one shorter piece.
-  const int64_t most = std::max<int64_t>(1, kMostPieces - std::ssize(tensors));
+  const int64_t most = std::max<int64_t>(1, kMaxPieces - std::ssize(tensors));
   require<BadInput>(
       schedule.pieces == Pieces::fused || all / micro_op_bytes < most,
       "micro-op-bytes: found {}, which cuts {} gradient bytes of a layer into {} pieces, expected at least "
       "{} ({} pieces at most)",
-      micro_op_bytes, all, all / micro_op_bytes, all / most + 1, kMostPieces);
+      micro_op_bytes, all, all / micro_op_bytes, all / most + 1, kMaxPieces);
   int64_t bucket = 0;
   for (const int64_t tensor : tensors) {
     if (schedule.pieces == Pieces::fused) {
@@ -233,7 +233,7 @@ GradientPlacement placement_of(const Schedule& schedule, const Groups& groups, c
                                const Decision& decision) {
   const auto spans = [&](GroupKind kind) { return groups[kind].network != Network::none; };
   const int64_t bytes = spans(GroupKind::dp) ? gradient_bytes(shape) : 0;
-  if (in_pieces(schedule)) {
+  if (sends_pieces(schedule)) {
     const size_t dense = bytes == 0 ? 0 : gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
     const size_t all = dense + expert_gradient_pieces(schedule, shape, decision.micro_op_bytes).size();
     if (all == 0) return {};
@@ -267,7 +267,7 @@ int last_expert(const Structure& structure) {
 
 std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& shape, const Decision& decision) {
   std::vector<GradientSlice> slices;
-  if (in_pieces(schedule)) {
+  if (sends_pieces(schedule)) {
     int gradient = 0;
     const auto add = [&](const std::vector<int64_t>& pieces) {
       int64_t begin = 0;
@@ -300,11 +300,11 @@ LayerCase decided_case(const LayerCase& shape, const Decision& decision) {
   decided.row_multiple =
       std::max<int64_t>(1, std::lcm(int64_t{decision.degree_forward}, int64_t{decision.degree_backward}));
   const double bytes = moe_volumes(decided, static_cast<double>(padded_rows(decided))).alltoall_bytes;
-  require<BadInput>(bytes <= static_cast<double>(kMostBytes),
+  require<BadInput>(bytes <= static_cast<double>(kMaxBytes),
                     "capacity-rounding lcm: degrees {} and {} pad {} rows an expert to a multiple of {}, {:.3g} bytes "
                     "in all, expected at most {}",
                     decision.degree_forward, decision.degree_backward, capacity_rows(decided), decided.row_multiple,
-                    bytes, kMostBytes);
+                    bytes, kMaxBytes);
   return decided;
 }
 

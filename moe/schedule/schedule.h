@@ -129,7 +129,7 @@ inline constexpr int64_t kMicroOpBytes = 30'000'000;  // Lina section 7.1
 inline constexpr int64_t kBucketBytes = 25 << 20;     // PyTorch DDP's default
 /// Limits on the tasks of a plan (a task takes about 800 bytes) and on the pieces of a layer's gradients; larger plans
 /// are refused.
-inline constexpr int64_t kMostTasks = 2'000'000, kMostPieces = 100'000;
+inline constexpr int64_t kMaxTasks = 2'000'000, kMaxPieces = 100'000;
 /// Special values in Decision::gaps. kAfterMoe: after the last task of a backward's MoE part; kAtEnd: after the last
 /// task on the lane.
 inline constexpr int kAfterMoe = 1 << 20, kAtEnd = 1 << 21;
@@ -172,7 +172,7 @@ void check_shape(const Schedule& schedule, const LayerCase& shape);
 /// Returns whether the schedule splits gradients between two places: GradientPolicy adaptive or beside_dense.
 bool splits_gradients(const Schedule& schedule);
 /// Returns whether the schedule sends gradients in pieces: GradientPolicy micro_ops, fixed or own_lane.
-bool in_pieces(const Schedule& schedule);
+bool sends_pieces(const Schedule& schedule);
 
 /// The places where a backward sends slices of gradients.
 struct GradientSlots {
@@ -213,7 +213,7 @@ std::shared_ptr<const Structure> build_structure(const StructureKey& key);
 /// and of the shared expert.
 std::vector<int64_t> gradient_tensors(const LayerCase& shape);
 /// Returns the bytes of each piece into which the schedule cuts these tensors. Throws BadInput for more than
-/// kMostPieces pieces.
+/// kMaxPieces pieces.
 std::vector<int64_t> pieces_of(const Schedule& schedule, const std::vector<int64_t>& tensors, int64_t micro_op_bytes,
                                DType dtype);
 /// Returns pieces_of() a layer's gradient_tensors().
@@ -233,7 +233,7 @@ std::vector<GradientSlice> slices_of(const Schedule& schedule, const LayerCase& 
 
 /// Returns the case with a decision applied. `packing` multiplies the experts per device and divides the size of EP
 /// groups. With Rounding::lcm, T_rank becomes a multiple of both degrees, unless the case already sets a multiple.
-/// Throws Unsupported if `packing` does not divide EP, BadInput if the rows have more than kMostBytes bytes.
+/// Throws Unsupported if `packing` does not divide EP, BadInput if the rows have more than kMaxBytes bytes.
 LayerCase decided_case(const LayerCase& shape, const Decision& decision);
 
 /// Returns the plan of one layer, forward and backward, checked.

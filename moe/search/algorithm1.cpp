@@ -28,16 +28,16 @@ Difference operator-(const Difference& a, const Difference& b) {
   return {a.constant - b.constant, a.linear - b.linear, a.inverse - b.inverse};
 }
 
-Difference once(const ChunkTime& line) { return {line.alpha_s, 0, line.whole_s}; }
+Difference constant_difference(const ChunkTime& line) { return {line.alpha_s, 0, line.whole_s}; }
 Difference times_r(const ChunkTime& line) { return {line.whole_s, line.alpha_s, 0}; }
-Difference times_r_less_1(const ChunkTime& line) { return times_r(line) - once(line); }
+Difference times_r_less_1(const ChunkTime& line) { return times_r(line) - constant_difference(line); }
 
 std::array<Difference, 7> differences(const PhaseCosts& c) {
   const Difference gar{c.gar_s, 0, 0};
-  const Difference both = once(c.allgather) + once(c.reducescatter);
+  const Difference both = constant_difference(c.allgather) + constant_difference(c.reducescatter);
   const Difference hidden = times_r_less_1(c.alltoall) + times_r_less_1(c.alltoall);
   const Difference exposed = times_r(c.expert) - hidden + both;
-  return {once(c.alltoall) - once(c.allgather),
+  return {constant_difference(c.alltoall) - constant_difference(c.allgather),
           times_r(c.expert) - hidden,
           times_r(c.expert) - times_r_less_1(c.allgather) - times_r_less_1(c.reducescatter),
           gar - both,
@@ -48,18 +48,18 @@ std::array<Difference, 7> differences(const PhaseCosts& c) {
 
 // Returns the degrees at which an answer may change, ascending: both ends of the range, and the differences' roots,
 // which are roots of quadratics in r.
-std::vector<double> breakpoints(const PhaseCosts& costs, double most_degree) {
-  std::set<double> points{1, most_degree};
+std::vector<double> breakpoints(const PhaseCosts& costs, double max_degree) {
+  std::set<double> points{1, max_degree};
   for (const Difference& d : differences(costs)) {
     if (d.constant == 0 && d.linear == 0 && d.inverse == 0) continue;  // the same answer everywhere
     const auto roots = boost::math::tools::quadratic_roots(d.linear, d.constant, d.inverse);
     for (const double root : {roots.first, roots.second})
-      if (root > 1 && root < most_degree) points.insert(root);  // false for NaN, which means no root
+      if (root > 1 && root < max_degree) points.insert(root);  // false for NaN, which means no root
   }
   return {points.begin(), points.end()};
 }
 
-CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, double end) {
+CaseMinimum min_between(int which, const PhaseCosts& costs, double begin, double end) {
   const auto seconds = [&](double r) { return case_seconds(which, costs, r); };
   constexpr int kBits = std::numeric_limits<double>::digits / 2;  // the position of a minimum is not more precise
   const auto [r, least] = boost::math::tools::brent_find_minima(seconds, begin, end, kBits);
@@ -71,12 +71,12 @@ CaseMinimum least_between(int which, const PhaseCosts& costs, double begin, doub
 
 // Adds the two neighbours of `degree` in {1, 2, 4, 8}: the largest that is not above it and the smallest that is not
 // below it, limited to `most_degree`.
-void add_powers(double degree, int most_degree, std::set<int>& degrees) {
+void add_powers(double degree, int max_degree, std::set<int>& degrees) {
   int below = 1, above = 0;
   for (const int power : {8, 4, 2, 1})
-    if (power <= most_degree && power >= degree) above = power;
+    if (power <= max_degree && power >= degree) above = power;
   for (const int power : {1, 2, 4, 8})
-    if (power <= most_degree && power <= degree) below = power;
+    if (power <= max_degree && power <= degree) below = power;
   degrees.insert(below);
   if (above > 0) degrees.insert(above);
 }
@@ -139,29 +139,29 @@ double overlappable_seconds(const PhaseCosts& costs, double r) {
   return predicted_seconds(without, r) - 2 * r * costs.alltoall.chunk(r);  // in each of the cases 2 to 4
 }
 
-std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree) {
+std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double max_degree) {
   std::array<std::optional<CaseMinimum>, 4> minima;
   const auto offer = [&](int which, const CaseMinimum& candidate) {
     auto& least = minima[which - 1];
     if (!least || candidate.seconds < least->seconds) least = candidate;
   };
-  const std::vector<double> points = breakpoints(costs, most_degree);
+  const std::vector<double> points = breakpoints(costs, max_degree);
   for (size_t i = 0; i < points.size(); ++i) {
     // At a root the answer is no, so the point itself may belong to another case.
     const int at_point = case_of(questions(costs, points[i]));
     offer(at_point, {points[i], case_seconds(at_point, costs, points[i])});
     if (i + 1 == points.size()) break;
     const int which = case_of(questions(costs, (points[i] + points[i + 1]) / 2));
-    offer(which, least_between(which, costs, points[i], points[i + 1]));
+    offer(which, min_between(which, costs, points[i], points[i + 1]));
   }
   return minima;
 }
 
-Algorithm1Result algorithm1(const PhaseCosts& costs, int most_degree, DegreeRounding rounding) {
-  require<BadInput>(most_degree >= 1, "algorithm 1: largest degree: found {}, expected >= 1", most_degree);
+Algorithm1Result algorithm1(const PhaseCosts& costs, int max_degree, DegreeRounding rounding) {
+  require<BadInput>(max_degree >= 1, "algorithm 1: largest degree: found {}, expected >= 1", max_degree);
   Algorithm1Result result;
   result.real.seconds = std::numeric_limits<double>::infinity();
-  const auto minima = case_minima(costs, most_degree);
+  const auto minima = case_minima(costs, max_degree);
   for (size_t i = 0; i < minima.size(); ++i)
     if (minima[i] && minima[i]->seconds < result.real.seconds) {
       result.real = *minima[i];
@@ -170,10 +170,10 @@ Algorithm1Result algorithm1(const PhaseCosts& costs, int most_degree, DegreeRoun
   std::set<int> degrees;
   if (rounding == DegreeRounding::neighbours) {
     degrees = {static_cast<int>(std::floor(result.real.degree)),
-               std::min(static_cast<int>(std::ceil(result.real.degree)), most_degree)};
+               std::min(static_cast<int>(std::ceil(result.real.degree)), max_degree)};
   } else {
     for (const auto& minimum : minima)
-      if (minimum) add_powers(minimum->degree, most_degree, degrees);
+      if (minimum) add_powers(minimum->degree, max_degree, degrees);
   }
   result.seconds = std::numeric_limits<double>::infinity();
   for (const int degree : degrees) {

@@ -52,7 +52,7 @@ struct CaseMinimum {
 /// Returns for each case its minimum over the real degrees 1 <= r <= most_degree that belong to it (lines 1 to 4), or
 /// its infimum at an open end of their range; empty if no degree does. It is exact, because between the roots of the
 /// seven differences no answer changes and each case's time is convex.
-std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double most_degree);
+std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, double max_degree);
 
 /// How a real degree is rounded to an integer.
 ///   neighbours     the better of floor and ceil
@@ -69,7 +69,7 @@ struct Algorithm1Result {
 };
 
 /// Chooses a degree from 1 to `most_degree` >= 1. Ties go to the smaller degree.
-Algorithm1Result algorithm1(const PhaseCosts& costs, int most_degree,
+Algorithm1Result algorithm1(const PhaseCosts& costs, int max_degree,
                             DegreeRounding rounding = DegreeRounding::neighbours);
 
 }  // namespace moe

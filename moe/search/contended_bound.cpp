@@ -132,7 +132,7 @@ class Prices {
 };
 
 // Returns the smallest seconds per byte over slices of all sizes up to `all`; for a straight curve, its slope.
-double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
+double seconds_per_byte(const LayerPricer& pricer, int64_t all) {
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   if (pricer.gradient_bends().empty())
     return (pricer.gradient_seconds(all + element) - pricer.gradient_seconds(element)) / static_cast<double>(all);
@@ -146,7 +146,7 @@ double seconds_a_byte(const LayerPricer& pricer, int64_t all) {
 
 // Returns approximately the maximum of a concave function on [0, 1].
 template <class Function>
-double most_of(const Function& at) {
+double max_value(const Function& at) {
   double low = 0, high = 1, best = std::max(at(0), at(1));
   for (int i = 0; i < 14; ++i) {
     const double third = (high - low) / 3, left = at(low + third), right = at(high - third);
@@ -156,9 +156,9 @@ double most_of(const Function& at) {
   return best;
 }
 
-class LeastModel {
+class ModelLowerBound {
  public:
-  LeastModel(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends)
+  ModelLowerBound(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends)
       : pricer_(pricer), kinds_(kinds), ends_(ends) {
     for (const PricedLayers& kind : kinds) loads_.push_back(loads_of(kind.backward));
   }
@@ -200,9 +200,9 @@ class LeastModel {
   }
 
   // Returns the bound of one backward of a kind of layers, without gradients.
-  double alone(size_t kind) {
-    const PricedLayers& of = kinds_[kind];
-    return of.any_order ? least(loads_[kind], of.backward, 0) : shortest(of.backward);
+  double backward_seconds(size_t kind) {
+    const PricedLayers& layers = kinds_[kind];
+    return layers.any_order ? least(loads_[kind], layers.backward, 0) : shortest(layers.backward);
   }
 
   // Returns the bound of all backwards with gradients. Those of the last layer, and those made after it, are sent after
@@ -210,19 +210,19 @@ class LeastModel {
   double backward(int64_t waiting) {
     double seconds = 0;
     if (made_by_all() == 0) {
-      for (size_t kind = 0; kind < kinds_.size(); ++kind) seconds += kinds_[kind].layers * alone(kind);
+      for (size_t kind = 0; kind < kinds_.size(); ++kind) seconds += kinds_[kind].layers * backward_seconds(kind);
       return seconds;
     }
     std::vector<int> beside;  // for each kind, its backwards that may send gradients
     int64_t of_last = 0;
     for (size_t kind = 0; kind < kinds_.size(); ++kind) {
       const bool is_first = kinds_[kind].first && waiting == 0;
-      if (is_first) seconds += alone(kind);
+      if (is_first) seconds += backward_seconds(kind);
       beside.push_back(kinds_[kind].layers - (is_first ? 1 : 0));
       if (kinds_[kind].last) of_last = kinds_[kind].made_bytes;
     }
     const int64_t last = of_last + ends_.last_bytes;
-    const double a_byte = seconds_a_byte(pricer_, made_by_all() + ends_.last_bytes + ends_.first_bytes);
+    const double a_byte = seconds_per_byte(pricer_, made_by_all() + ends_.last_bytes + ends_.first_bytes);
     seconds += pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
     const double sent = a_byte * static_cast<double>(made_by_all() - of_last + waiting);
     const auto at = [&](double price) {
@@ -231,7 +231,7 @@ class LeastModel {
         if (beside[kind] > 0) all += beside[kind] * least(loads_[kind], kinds_[kind].backward, price);
       return all;
     };
-    return std::ranges::max(beside) == 0 ? at(0) : most_of(at);
+    return std::ranges::max(beside) == 0 ? at(0) : max_value(at);
   }
 
   int64_t made_by_all() const {
@@ -263,22 +263,22 @@ class LeastModel {
 
 }  // namespace
 
-double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s) {
+double min_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s) {
   Load load = load_of(pass, networks_of(pricer.groups()));
   const Prices prices(pricer, *pass.structure);
   if (gradients_s == 0) return prices.least(load, 0);
-  return most_of([&](double price) { return price * gradients_s + prices.least(load, price); });
+  return max_value([&](double price) { return price * gradients_s + prices.least(load, price); });
 }
 
-double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
+double min_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
   if (bytes == 0) return 0;
   if (pricer.gradient_bends().empty()) return pricer.gradient_seconds(bytes);
-  return seconds_a_byte(pricer, bytes) * static_cast<double>(bytes);
+  return seconds_per_byte(pricer, bytes) * static_cast<double>(bytes);
 }
 
-double least_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
-                           bool overlaps) {
-  LeastModel model(pricer, kinds, ends);
+double min_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
+                         bool overlaps) {
+  ModelLowerBound model(pricer, kinds, ends);
   return overlaps ? model.forward() + model.backward() : model.in_sequence();
 }
 

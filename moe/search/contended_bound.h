@@ -50,11 +50,11 @@ struct EndGradients {
 /// sets that complete all work is a linear program. Its dual gives each kind of work a price such that for every set,
 /// the sum of rates times prices is at most 1. Gradients have the same price in all layers, which is searched.
 /// `gradients_s`: lower bound on the seconds of gradients sent during one pass; 0: none.
-double least_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
+double min_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, double gradients_s);
 /// Returns a lower bound on the seconds of sending `bytes` bytes of gradients, in any slices.
-double least_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
+double min_gradient_seconds(const LayerPricer& pricer, int64_t bytes);
 /// `kinds`: the layers of each kind, at least one.
-double least_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
-                           bool overlaps);
+double min_model_seconds(const LayerPricer& pricer, std::span<const PricedLayers> kinds, const EndGradients& ends,
+                         bool overlaps);
 
 }  // namespace moe::search

@@ -27,11 +27,11 @@ class DegreeSearch {
   DegreeSearch(search::LayerReplay& layer, const DegreeChoice& choice)
       : layer_(layer), schedule_(layer.schedule), pricer_(layer.pricer), choice_(choice) {}
 
-  search::Candidate best() { return schedule_.degrees == DegreePolicy::apart ? apart() : together(); }
+  search::Candidate best() { return schedule_.degrees == DegreePolicy::apart ? decide_separately() : decide_jointly(); }
 
  private:
   // Decides r_f by the forward and r_b by the backward.
-  search::Candidate apart() {
+  search::Candidate decide_separately() {
     const search::Candidate forward = best_forward();
     const PhaseBound bound = layer_.bound(Phase::backward);
     const auto from = [&](int r) { return bound.from(r); };
@@ -39,10 +39,10 @@ class DegreeSearch {
     search::Candidate best{{}, search::kUnpriced};
     for (const int r : best_first ? degrees_best_first(bound) : tried_degrees(choice_.backward, pricer_)) {
       if (!best_first && none_from(r, best.seconds, from)) break;
-      if (best.seconds < search::kUnpriced && !search::better(bound.at(r).seconds, best.seconds)) continue;
+      if (best.seconds < search::kUnpriced && !search::is_better(bound.at(r).seconds, best.seconds)) continue;
       const search::Candidate c = best_backward(r, best.seconds);
-      const bool tie = !search::better(best.seconds, c.seconds) && r < best.decision.degree_backward;
-      if (search::better(c.seconds, best.seconds) || tie) best = c;
+      const bool tie = !search::is_better(best.seconds, c.seconds) && r < best.decision.degree_backward;
+      if (search::is_better(c.seconds, best.seconds) || tie) best = c;
     }
     best.decision.degree_forward = forward.decision.degree_forward;
     best.decision.order_forward = forward.decision.order_forward;
@@ -50,7 +50,7 @@ class DegreeSearch {
     return best;
   }
 
-  search::Candidate together() {
+  search::Candidate decide_jointly() {
     const PhaseBound forward_bound = layer_.bound(Phase::forward), backward_bound = layer_.bound(Phase::backward);
     const int forwards = forwards_of(pricer_.outline());
     const auto from = [&](int r) { return forwards * forward_bound.from(r) + backward_bound.from(r); };
@@ -59,12 +59,12 @@ class DegreeSearch {
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, from)) break;
       if (best.seconds < search::kUnpriced &&
-          (!search::better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
+          (!search::is_better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
       const double forward = forwards * layer_.seconds({r, r}, Phases::forward);
       search::Candidate c = best_backward(r, best.seconds - forward);
       c.seconds += forward;
-      if (search::better(c.seconds, best.seconds)) best = c;
+      if (search::is_better(c.seconds, best.seconds)) best = c;
     }
     return best;
   }
@@ -74,9 +74,9 @@ class DegreeSearch {
     search::Candidate best{{}, search::kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
       if (none_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
-      if (best.seconds < search::kUnpriced && !search::better(bound.at(r).seconds, best.seconds)) continue;
+      if (best.seconds < search::kUnpriced && !search::is_better(bound.at(r).seconds, best.seconds)) continue;
       const double seconds = layer_.seconds({r, 1}, Phases::forward);
-      if (search::better(seconds, best.seconds)) best = {{r, 1}, seconds};
+      if (search::is_better(seconds, best.seconds)) best = {{r, 1}, seconds};
     }
     return best;
   }
@@ -88,8 +88,8 @@ class DegreeSearch {
     double least = search::kUnpriced;
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
       if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
-      if (least < search::kUnpriced && !search::better(bound.at(r).seconds, least)) continue;
-      if (least < search::kUnpriced && !search::better(layer_.least_contended(r), least)) continue;
+      if (least < search::kUnpriced && !search::is_better(bound.at(r).seconds, least)) continue;
+      if (least < search::kUnpriced && !search::is_better(layer_.min_contended(r), least)) continue;
       order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);
       least = std::min(least, order.back().first);
     }
@@ -112,8 +112,8 @@ class DegreeSearch {
     Decision decision{degree, degree};
     decision.micro_op_bytes = choice_.micro_op_bytes;
     const StructureKey key = structure_key(schedule_, pricer_.outline(), decision, {}, Phases::backward);
-    const auto held = layer_.store.get(key);
-    const search::CompiledStructure& c = *held;
+    const auto cached = layer_.store.get(key);
+    const search::CompiledStructure& c = *cached;
     pricer_.price(*c.structure, {}, layer_.store.seconds);
     std::vector<search::MicroOp> pieces;
     const auto add = [&](TaskKind kind, int made_by, const std::vector<int64_t>& all) {
@@ -215,7 +215,7 @@ LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice) 
   search::Candidate best{{}, search::kUnpriced};
   for (const DegreeChoice& sized : sized_choices(layer.schedule, layer.pricer, choice)) {
     const search::Candidate c = DegreeSearch(layer, sized).best();
-    if (search::better(c.seconds, best.seconds)) best = c;
+    if (search::is_better(c.seconds, best.seconds)) best = c;
   }
   LayerResult result = layer.result(best.decision);
   if (!layer.schedule.searched_order) return result;

@@ -25,7 +25,7 @@ int largest_degree(const LayerPricer& pricer);
 /// not known. `from(degree)`: a lower bound for all of them, evaluated only at every eighth degree to save time.
 template <class From>
 bool none_from(int degree, double best_s, From from) {
-  return degree % 8 == 0 && !search::better(from(degree), best_s);
+  return degree % 8 == 0 && !search::is_better(from(degree), best_s);
 }
 /// Returns the degrees to try: `fixed` or, if it is 0, all from 1 on. If the case's rows are padded to a multiple, only
 /// degrees that cut them into equal chunks are returned.
@@ -42,7 +42,7 @@ struct DegreeChoice {
   /// Returns whether a rank has enough memory for such a layer; it limits the packing of experts. Empty: always.
   std::function<bool(const LayerCase&, Flow)> fits = {};
   /// Returns whether a rank has enough memory for a model's plan with this request. Empty: always.
-  std::function<bool(const MemoryRequest&)> holds = {};
+  std::function<bool(const MemoryRequest&)> fits_memory = {};
 };
 /// Returns whether a degree makes chunks of the AlltoAll or the AllGather smaller than min_chunk_bytes.
 bool too_small(const Schedule& schedule, const LayerPricer& pricer, int degree, int64_t min_chunk_bytes);
@@ -73,10 +73,10 @@ inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> cap
 }
 
 /// Returns the choice restricted to layers and plans of a whole model for which `holds` is true.
-inline DegreeChoice held(DegreeChoice choice, std::function<bool(const MemoryRequest&)> holds,
-                         const ModelShape& model) {
+inline DegreeChoice restrict_to_memory(DegreeChoice choice, std::function<bool(const MemoryRequest&)> holds,
+                                       const ModelShape& model) {
   choice.fits = [holds, model](const LayerCase& c, Flow flow) { return holds(memory_request(model, c, flow)); };
-  choice.holds = std::move(holds);
+  choice.fits_memory = std::move(holds);
   return choice;
 }
 
@@ -84,7 +84,7 @@ inline DegreeChoice held(DegreeChoice choice, std::function<bool(const MemoryReq
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
   if (!capacity) return choice;
   const auto holds = [capacity](const MemoryRequest& request) { return !misfit(estimate_memory(request), *capacity); };
-  return held(std::move(choice), holds, model);
+  return restrict_to_memory(std::move(choice), holds, model);
 }
 
 }  // namespace moe

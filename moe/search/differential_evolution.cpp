@@ -14,7 +14,7 @@ class Evolution {
   Evolution(const DifferentialEvolution& settings, int dimensions, const Objective& objective)
       : settings_(settings), dimensions_(static_cast<size_t>(dimensions)), objective_(objective) {}
 
-  Evolved run(const std::vector<std::vector<double>>& starts) {
+  EvolutionResult run(const std::vector<std::vector<double>>& starts) {
     populate(starts);
     int generation = 0;
     while (generation < settings_.generations && !converged()) {
@@ -88,8 +88,8 @@ class Evolution {
 
 }  // namespace
 
-Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
-                 const std::vector<std::vector<double>>& starts) {
+EvolutionResult minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
+                         const std::vector<std::vector<double>>& starts) {
   require<BadInput>(dimensions >= 0 && settings.population >= 0 && settings.generations >= 0 && settings.weight > 0 &&
                         settings.crossover >= 0 && settings.crossover <= 1,
                     "differential evolution: found {} dimensions, population {}, {} generations, weight {}, crossover "

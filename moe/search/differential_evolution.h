@@ -19,7 +19,7 @@ struct DifferentialEvolution {
   double tolerance = 1e-7;
 };
 
-struct Evolved {
+struct EvolutionResult {
   std::vector<double> x;
   double value = 0;
   int generations = 0;
@@ -31,7 +31,7 @@ using Objective = std::function<double(std::span<const double>)>;
 /// Returns the smallest value of `objective` that was found in the box [0, 1]^dimensions. `starts` belong to the first
 /// population, so the result is never worse than any of them; the other members are random. With 0 dimensions, the
 /// empty vector is evaluated once.
-Evolved minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
-                 const std::vector<std::vector<double>>& starts = {});
+EvolutionResult minimise(const DifferentialEvolution& settings, int dimensions, const Objective& objective,
+                         const std::vector<std::vector<double>>& starts = {});
 
 }  // namespace moe

@@ -25,9 +25,9 @@ class SplitSearch {
     for (const int64_t bytes : sizes) at_bends_.push_back(split(bytes));
     for (size_t i = 1; i < bends.size(); ++i) add_piece(bends[i - 1], bends[i]);
     for (const Split& s : at_bends_) {
-      least_first_s_ = std::min(least_first_s_, s.first_s);
-      least_second_s_ = std::min(least_second_s_, s.second_s);
-      least_both_s_ = std::min(least_both_s_, s.first_s + s.second_s);
+      min_first_s_ = std::min(min_first_s_, s.first_s);
+      min_second_s_ = std::min(min_second_s_, s.second_s);
+      min_both_s_ = std::min(min_both_s_, s.first_s + s.second_s);
     }
   }
 
@@ -57,7 +57,7 @@ class SplitSearch {
   /// both, is cheapest at a bend.
   double at_least(const SplitPaths& paths) const {
     return std::max(
-        {paths.neither, paths.first + least_first_s_, paths.second + least_second_s_, paths.both + least_both_s_});
+        {paths.neither, paths.first + min_first_s_, paths.second + min_second_s_, paths.both + min_both_s_});
   }
 
  private:
@@ -116,8 +116,8 @@ class SplitSearch {
   const LayerPricer& pricer_;
   int64_t all_, grain_;
   std::vector<Split> at_bends_;  // ascending
-  double least_first_s_ = std::numeric_limits<double>::infinity(), least_second_s_ = least_first_s_,
-         least_both_s_ = least_first_s_;  // minima over the splits at bends
+  double min_first_s_ = std::numeric_limits<double>::infinity(), min_second_s_ = min_first_s_,
+         min_both_s_ = min_first_s_;  // minima over the splits at bends
   std::vector<Piece> pieces_;
 };
 
@@ -158,7 +158,7 @@ class ContendedSplit {
     for (int64_t x = begin; x <= end;) {
       seconds_[first_] = pricer_.gradient_seconds(x);
       seconds_[second_] = pricer_.gradient_seconds(all_ - x);
-      const LineSpan span = replay_.along(seconds_, slopes_);
+      const LineSpan span = replay_.replay_along(seconds_, slopes_);
       offer(x, span.seconds);
       const double reach = std::min(span.reach, static_cast<double>(end - x));
       const int64_t last = x + static_cast<int64_t>(reach) / grain_ * grain_;
@@ -168,13 +168,13 @@ class ContendedSplit {
   }
 
   void offer(int64_t bytes, double seconds) {
-    if (better(seconds, least_)) best_ = bytes, least_ = seconds;
+    if (is_better(seconds, min_)) best_ = bytes, min_ = seconds;
   }
 
   const FluidReplay& replay_;
   const LayerPricer& pricer_;
   int64_t all_, grain_, best_ = 0;
-  double least_ = std::numeric_limits<double>::infinity();
+  double min_ = std::numeric_limits<double>::infinity();
   std::vector<double> seconds_, slopes_;
   size_t first_ = 0, second_ = 0;
 };
@@ -198,7 +198,7 @@ SplitPaths replayed_paths(const Structure& backward, std::vector<double>& second
     return makespan();
   };
   const double neither = with(0, 0), heavy = 2 * neither + 1e-9;
-  if (!better(neither, to_beat)) return {neither};
+  if (!is_better(neither, to_beat)) return {neither};
   return {neither, with(heavy, 0) - heavy, with(0, heavy) - heavy, with(heavy, heavy) - 2 * heavy};
 }
 
@@ -227,8 +227,8 @@ int64_t best_contended_split(const FluidReplay& replay, const Structure& backwar
   return ContendedSplit(replay, backward, pricer, std::move(seconds)).best();
 }
 
-double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
-                        std::vector<double> seconds) {
+double min_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
+                      std::vector<double> seconds) {
   std::vector<double> ends;
   const SplitPaths paths = replayed_paths(backward, seconds, [&] { return replay.makespan(seconds, ends); });
   const int64_t all = pricer.gradient_bytes();

@@ -19,7 +19,7 @@ namespace moe::search {
 /// The seconds of a candidate that has not been priced yet.
 inline constexpr double kUnpriced = std::numeric_limits<double>::max();
 /// Returns whether a candidate is faster than the best one by more than the rounding errors of a sum.
-inline bool better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
+inline bool is_better(double candidate_s, double best_s) { return candidate_s < best_s * (1 - 1e-12); }
 
 /// The longest paths of a backward in seconds, excluding the seconds of the slices: without slices (`neither`), through
 /// the first, the second, or both. A field may have the length of a path with fewer slices, if that is longer.
@@ -51,7 +51,7 @@ int64_t best_contended_split(const FluidReplay& replay, const Structure& backwar
 
 /// Returns a lower bound on the seconds of such a backward over all splits: the best result without contention, which
 /// only slows tasks.
-double least_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
-                        std::vector<double> seconds);
+double min_free_split(const Replay& replay, const Structure& backward, const LayerPricer& pricer,
+                      std::vector<double> seconds);
 
 }  // namespace moe::search

@@ -15,7 +15,7 @@ constexpr double kTie = 1e-12;
 double sum(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
 // Returns a lower bound over all orders: the load of the busiest lane, plus the least time before and after it.
-double least_possible(const ChunkTimes& t) {
+double order_lower_bound(const ChunkTimes& t) {
   const double to_intra = t.dispatch.front(), from_intra = t.combine.back();
   return std::max({sum(t.dispatch) + t.gradients + sum(t.combine),
                    to_intra + sum(t.allgather) + sum(t.reducescatter) + from_intra,
@@ -221,7 +221,7 @@ double order_seconds(const ChunkTimes& times, const LaneOrder& order) {
 
 OrderChoice best_lane_order(const ChunkTimes& times) {
   const size_t r = times.degree();
-  const double enough = least_possible(times);
+  const double enough = order_lower_bound(times);
   OrderChoice best{gathers_first(r), order_seconds(times, {}), true};
   const auto consider = [&](const LaneOrder& order) {
     const double seconds = order_seconds(times, order);
@@ -301,7 +301,7 @@ void improve_backward(LayerReplay& layer, int degree, LayerResult& best) {
       found = layer.best_split_of(decision, best.backward_s);
     else
       found.seconds = layer.seconds(decision, Phases::backward);
-    if (!better(found.seconds, best.backward_s)) continue;
+    if (!is_better(found.seconds, best.backward_s)) continue;
     best.backward_s = found.seconds;
     best.decision = found.decision;
     if (split && std::ranges::find(in_moe, found.decision.gar_in_moe_bytes) == in_moe.end())
@@ -358,7 +358,7 @@ double ContendedOrders::replay(const Decision& decision) {
       structure_key(schedule_, pricer_.outline(), decision, placement, forward ? Phases::forward : Phases::backward));
   pricer_.price(*c.structure, slices_of(schedule_, pricer_.shape(), decision), seconds_);
   const double seconds = c.makespan(seconds_, pricer_.profile().contention, ends_);
-  if (better(seconds, best_.seconds)) best_ = {decision, seconds, best_.least};
+  if (is_better(seconds, best_.seconds)) best_ = {decision, seconds, best_.least};
   return seconds;
 }
 
@@ -386,15 +386,15 @@ std::optional<int64_t> ContendedOrders::best_bytes(const Decision& split) {
                                              placement_of(schedule_, pricer_.groups(), pricer_.shape(), split),
                                              Phases::backward));
   pricer_.price(*both.structure, slices_of(schedule_, pricer_.shape(), split), seconds_);
-  if (!better(least_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return std::nullopt;
-  return best_contended_split(both.under(pricer_.profile().contention), *both.structure, pricer_, seconds_);
+  if (!is_better(min_free_split(both.replay, *both.structure, pricer_, seconds_), best_.seconds)) return std::nullopt;
+  return best_contended_split(both.contended_replay(pricer_.profile().contention), *both.structure, pricer_, seconds_);
 }
 
 void ContendedOrders::swap_neighbours() {
   const auto order_of = [&](const Decision& d) {
     return phase_ == Phase::forward ? d.order_forward : d.order_backward;
   };
-  for (double before = best_.seconds + 1; better(best_.seconds, before);) {
+  for (double before = best_.seconds + 1; is_better(best_.seconds, before);) {
     before = best_.seconds;
     const LaneOrder from = order_of(best_.decision);
     if (from.size() != 2 * static_cast<size_t>(degree_)) return;  // the best order belongs to another degree
@@ -407,7 +407,7 @@ void ContendedOrders::swap_neighbours() {
       std::swap(swapped[i], swapped[i + 1]);
       replay(with(swapped));
     }
-    if (better(best_.seconds, before)) visit(order_of(best_.decision));
+    if (is_better(best_.seconds, before)) visit(order_of(best_.decision));
   }
 }
 
@@ -436,22 +436,22 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
     const bool forward = phase == Phase::forward;
     const int fixed = forward ? choice.forward : choice.backward;
     const int64_t sent = forward || !pricer.has(GroupKind::dp) ? 0 : pricer.gradient_bytes();
-    const double gradients = least_gradient_seconds(pricer, sent);
+    const double gradients = min_gradient_seconds(pricer, sent);
     double& seconds = forward ? best.forward_s : best.backward_s;
-    double least_open = seconds;
+    double min_open = seconds;
     const PhaseBound& bound = forward ? forward_bound : backward_bound;
     for (const int r : tried_degrees(fixed, pricer)) {
-      if (none_from(r, seconds, [&](int least_degree) { return bound.from(least_degree); })) break;
+      if (none_from(r, seconds, [&](int min_degree) { return bound.from(min_degree); })) break;
       const double free = bound.at(r).seconds;
-      if (r < 2 || !better(free, seconds)) continue;
-      const double at_least = std::max(free, least_pass_seconds(pricer, layer.pass(r, phase), gradients));
-      if (!better(at_least, seconds)) continue;
+      if (r < 2 || !is_better(free, seconds)) continue;
+      const double at_least = std::max(free, min_pass_seconds(pricer, layer.pass(r, phase), gradients));
+      if (!is_better(at_least, seconds)) continue;
       const ContendedOrder found = orders.best(phase, r, at_least, {best.decision, seconds, 0});
       seconds = found.seconds;
       best.decision = found.decision;
-      least_open = std::min(least_open, found.least);
+      min_open = std::min(min_open, found.least);
     }
-    least += (forward ? best.forwards : 1) * std::min(least_open, seconds);
+    least += (forward ? best.forwards : 1) * std::min(min_open, seconds);
   }
   best.gap = std::max(0.0, best.total_s() / least - 1);
   best.exact_order = best.gap <= 1e-9;
@@ -471,18 +471,18 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   double open_forward = best.forward_s, open_backward = best.backward_s;
   for (const int r : tried_degrees(choice.forward, pricer)) {
     if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
-    if (r < 2 || r > most || !better(forward_bound.at(r).seconds, best.forward_s)) continue;
+    if (r < 2 || r > most || !is_better(forward_bound.at(r).seconds, best.forward_s)) continue;
     const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
     best.exact_order &= order.exact;
     if (!order.exact) open_forward = std::min(open_forward, forward_bound.at(r).seconds);
-    if (!better(dense + order.seconds, best.forward_s)) continue;
+    if (!is_better(dense + order.seconds, best.forward_s)) continue;
     best.forward_s = dense + order.seconds;
     best.decision.degree_forward = r;
     best.decision.order_forward = order.order;
   }
   for (const int r : tried_degrees(choice.backward, pricer)) {
     if (none_from(r, best.backward_s, [&](int least) { return backward_bound.from(least); })) break;
-    if (r < 2 || r > most || !better(backward_bound.at(r).seconds, best.backward_s)) continue;
+    if (r < 2 || r > most || !is_better(backward_bound.at(r).seconds, best.backward_s)) continue;
     const bool exact = std::exchange(best.exact_order, true);
     improve_backward(layer, r, best);
     if (!best.exact_order) open_backward = std::min(open_backward, backward_bound.at(r).seconds);

@@ -9,12 +9,12 @@
 
 namespace moe::search {
 
-constexpr int64_t kMostTasks = 1'000'000;  // limit for the cached structures' tasks: some 200 MB
+constexpr int64_t kMaxTasks = 1'000'000;  // limit for the cached structures' tasks: some 200 MB
 
 std::shared_ptr<const CompiledStructure> ReplayStore::get(const StructureKey& key) {
   if (key.order_forward.empty() && key.order_backward.empty()) {
     if (const auto known = structures.find(key); known != structures.end()) return known->second;
-    if (kept_tasks > kMostTasks) structures.clear(), kept_tasks = 0;
+    if (kept_tasks > kMaxTasks) structures.clear(), kept_tasks = 0;
     auto made = std::make_shared<const CompiledStructure>(key);
     kept_tasks += std::ssize(made->structure->tasks);
     return structures.emplace(key, std::move(made)).first->second;
@@ -36,8 +36,8 @@ double LayerReplay::makespan(const CompiledStructure& c) {
 }
 
 double LayerReplay::seconds(const Decision& decision, Phases phases) {
-  const auto held = compiled(decision, phases);
-  const CompiledStructure& c = *held;
+  const auto cached = compiled(decision, phases);
+  const CompiledStructure& c = *cached;
   std::vector<GradientSlice> slices;
   if (c.structure->slices > 0) slices = slices_of(schedule, pricer.shape(), decision);
   pricer.price(*c.structure, slices, store.seconds);
@@ -49,16 +49,16 @@ PhaseBound LayerReplay::bound(Phase phase) {
 }
 
 double LayerReplay::moe_seconds(const Decision& decision, Phases phases) {
-  const auto held = compiled(decision, phases);
+  const auto cached = compiled(decision, phases);
   seconds(decision, phases);
   const Phase phase = phases == Phases::forward ? Phase::forward : Phase::backward;
-  return moe::moe_seconds(*held->structure, store.ends, phase);
+  return moe::moe_seconds(*cached->structure, store.ends, phase);
 }
 
 PricedPass LayerReplay::pass(int degree, Phase phase) {
-  const auto held = compiled_pass(degree, phase);
-  PricedPass priced = price_pass(*held);
-  priced.makespan_s = held->makespan(priced.seconds, pricer.profile().contention, store.ends);
+  const auto cached = compiled_pass(degree, phase);
+  PricedPass priced = price_pass(*cached);
+  priced.makespan_s = cached->makespan(priced.seconds, pricer.profile().contention, store.ends);
   return priced;
 }
 
@@ -111,17 +111,17 @@ SplitPaths LayerReplay::split_paths(const CompiledStructure& c, double to_beat) 
 SplitPaths LayerReplay::backward_paths(const BackwardOption& option) {
   if (pricer.outline().dense) {
     const GradientPlacement beside{{.beside_dense = true}, {}, {}};
-    const auto held = store.get(structure_key(schedule, pricer.outline(), {}, beside, Phases::backward));
-    pricer.price(*held->structure, {{0, 0, bytes_of(pricer.shape().layer.dtype)}}, store.seconds);
-    const SplitPaths paths = split_paths(*held, kUnpriced);
+    const auto cached = store.get(structure_key(schedule, pricer.outline(), {}, beside, Phases::backward));
+    pricer.price(*cached->structure, {{0, 0, bytes_of(pricer.shape().layer.dtype)}}, store.seconds);
+    const SplitPaths paths = split_paths(*cached, kUnpriced);
     return {paths.neither, paths.neither, paths.first, paths.first};
   }
   const bool apart = schedule.degrees == DegreePolicy::apart;
   Decision decision =
       with_split(schedule, apart ? 1 : option.degree, option.degree, bytes_of(pricer.shape().layer.dtype));
   decision.order_backward = option.order;
-  const auto held = compiled(decision, Phases::backward);
-  const CompiledStructure& c = *held;
+  const auto cached = compiled(decision, Phases::backward);
+  const CompiledStructure& c = *cached;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const SplitPaths paths = split_paths(c, kUnpriced);
   if (schedule.gradients == GradientPolicy::adaptive) return paths;
@@ -132,8 +132,8 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   Decision decision{option.degree, option.degree};
   decision.order_backward = option.order;
   const GradientPlacement placement{{.in_moe = slices.moe_bytes > 0, .beside_dense = slices.dense_bytes > 0}, {}, {}};
-  const auto held = store.get(structure_key(schedule, pricer.outline(), decision, placement, Phases::backward));
-  const CompiledStructure& c = *held;
+  const auto cached = store.get(structure_key(schedule, pricer.outline(), decision, placement, Phases::backward));
+  const CompiledStructure& c = *cached;
   std::vector<GradientSlice> sent;
   for (const int64_t bytes : {slices.moe_bytes, slices.dense_bytes})
     if (bytes > 0) sent.push_back({0, 0, bytes});
@@ -141,19 +141,19 @@ double LayerReplay::backward_with(const BackwardOption& option, LayerSlices slic
   return makespan(c);
 }
 
-double LayerReplay::least_contended(int degree) {
+double LayerReplay::min_contended(int degree) {
   if (pricer.profile().contention.none() || schedule.flow != Flow::sharded) return 0;
   const int64_t sent = pricer.has(GroupKind::dp) ? pricer.gradient_bytes() : 0;
   const PricedPass priced = price_pass(*compiled_pass(degree, Phase::backward));
-  return least_pass_seconds(pricer, priced, least_gradient_seconds(pricer, sent));
+  return min_pass_seconds(pricer, priced, min_gradient_seconds(pricer, sent));
 }
 
 Candidate LayerReplay::best_split_of(const Decision& decision, double to_beat) {
   Candidate best{decision, kUnpriced};
-  if (to_beat < kUnpriced && !better(least_contended(decision.degree_backward), to_beat)) return best;
+  if (to_beat < kUnpriced && !is_better(min_contended(decision.degree_backward), to_beat)) return best;
   for (const SplitPlaces places : split_places(schedule, !pricer.profile().contention.none())) {
     const Candidate found = best_split_between(places, decision, std::min(to_beat, best.seconds));
-    if (better(found.seconds, best.seconds)) best = found;
+    if (is_better(found.seconds, best.seconds)) best = found;
   }
   return best;
 }
@@ -162,22 +162,22 @@ Candidate LayerReplay::best_split_between(SplitPlaces places, Decision decision,
   const int64_t all = pricer.gradient_bytes(), element = bytes_of(pricer.shape().layer.dtype);
   std::vector<int64_t> candidates{0};
   split_gradients(schedule, places, element, all, decision);
-  const auto held = compiled(decision, Phases::backward);
-  const CompiledStructure& c = *held;
+  const auto cached = compiled(decision, Phases::backward);
+  const CompiledStructure& c = *cached;
   pricer.price(*c.structure, slices_of(schedule, pricer.shape(), decision), store.seconds);
   const Contention& contention = pricer.profile().contention;
   if (!contention.none()) {
-    if (better(least_free_split(c.replay, *c.structure, pricer, store.seconds), to_beat))
-      candidates = {0, all, best_contended_split(c.under(contention), *c.structure, pricer, store.seconds)};
+    if (is_better(min_free_split(c.replay, *c.structure, pricer, store.seconds), to_beat))
+      candidates = {0, all, best_contended_split(c.contended_replay(contention), *c.structure, pricer, store.seconds)};
   } else {
     const SplitPaths paths = split_paths(c, to_beat);
-    if (better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer, all)};
+    if (is_better(paths.neither, to_beat)) candidates = {0, all, best_split(paths, pricer, all)};
   }
   Candidate best{{}, kUnpriced};
   for (const int64_t bytes : candidates) {
     split_gradients(schedule, places, bytes, all, decision);
     const double found = seconds(decision, Phases::backward);
-    if (better(found, best.seconds)) best = {decision, found};
+    if (is_better(found, best.seconds)) best = {decision, found};
   }
   return best;
 }

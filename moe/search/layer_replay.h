@@ -50,9 +50,9 @@ struct CompiledStructure {
   /// Returns the seconds until the last task ends, under `contention`.
   double makespan(std::span<const double> seconds, const Contention& contention, std::vector<double>& ends) const {
     if (contention.none() && !shares_a_network) return replay.makespan(seconds, ends);
-    return under(contention).makespan(seconds, ends);
+    return contended_replay(contention).makespan(seconds, ends);
   }
-  const FluidReplay& under(const Contention& contention) const {
+  const FluidReplay& contended_replay(const Contention& contention) const {
     if (!fluid || fluid_contention != contention) {
       fluid.emplace(*structure, networks, contention);
       fluid_contention = contention;
@@ -91,7 +91,7 @@ struct Candidate {
 /// Compiled structures and scratch memory, shared by the replays of all schedules and layers.
 struct ReplayStore {
   /// Returns a compiled structure from the cache, after building it if needed. The cache is cleared when it exceeds
-  /// kMostTasks tasks; callers share ownership of the results.
+  /// kMaxTasks tasks; callers share ownership of the results.
   std::shared_ptr<const CompiledStructure> get(const StructureKey& key);
 
   std::map<StructureKey, std::shared_ptr<const CompiledStructure>> structures;
@@ -131,7 +131,7 @@ class LayerReplay {
   /// Returns the fastest split of a backward whose other decisions are given; if none beats `to_beat`, any split.
   Candidate best_split_of(const Decision& decision, double to_beat);
   /// Returns a lower bound on the seconds of a backward of this degree under contention, over all splits; 0: unknown.
-  double least_contended(int degree);
+  double min_contended(int degree);
 
  private:
   std::shared_ptr<const CompiledStructure> compiled(const Decision& decision, Phases phases);

@@ -20,9 +20,9 @@ void note_limit(search::LayerReplay layer, const DegreeChoice& choice, const Lay
   };
   const double forward_s = beyond(choice.forward, Phase::forward, result.forward_s);
   const double backward_s = beyond(choice.backward, Phase::backward, result.backward_s);
-  bool open = search::better(result.forwards * forward_s + backward_s, result.total_s());
+  bool open = search::is_better(result.forwards * forward_s + backward_s, result.total_s());
   if (policy == DegreePolicy::apart)
-    open = search::better(forward_s, result.forward_s) || search::better(backward_s, result.backward_s);
+    open = search::is_better(forward_s, result.forward_s) || search::is_better(backward_s, result.backward_s);
   if (policy == DegreePolicy::by_size) open = choice.forward == 0 && result.decision.degree_forward == limit;
   if (open)
     layer.pricer.note(
@@ -108,7 +108,7 @@ LayerResult tune_variants(LayerSearch& search, const Schedule& schedule, const L
     results.push_back(result);
   }
   Bound bound = results.front().bound;
-  for (const LayerResult& result : results) bound = lesser_phases(bound, result.bound);
+  for (const LayerResult& result : results) bound = min_phases(bound, result.bound);
   for (LayerResult& result : results) result.bound = bound;
   if (schedule.flow != Flow::fused) return *std::ranges::min_element(results, {}, &LayerResult::total_s);
   LayerCase routed = pricer.shape();  // Parm's model has no shared expert
@@ -173,7 +173,7 @@ LayerResult tune_packed(search::LayerReplay layer, const DegreeChoice& choice) {
   const std::vector<LayerResult> all = tune_packings(layer, choice);
   LayerResult best = all.front();
   for (const LayerResult& result : all)
-    if (search::better(result.total_s(), best.total_s())) best = result;
+    if (search::is_better(result.total_s(), best.total_s())) best = result;
   return best;
 }
 
@@ -201,7 +201,7 @@ LayerPricer with_rows(const LayerPricer& pricer, int64_t rows) {
 }
 
 // Returns a lower bound over all degrees: the sum of each phase's own minimum.
-double least_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
+double min_of_degrees(LayerReplay layer, const DegreeChoice& choice) {
   const auto least = [&](int fixed, Phase phase) {
     const PhaseBound bound = layer.bound(phase);
     double seconds = std::numeric_limits<double>::max();
@@ -222,12 +222,12 @@ class PaddedSearch {
   LayerResult run(const DegreeChoice& choice) {
     for (const DegreeChoice& sized : sized_choices(schedule_, pricer_, choice))
       for (const auto& [bound_s, rows] : by_bound(sized)) {
-        if (best_ && !better(bound_s, best_->total_s())) break;
+        if (best_ && !is_better(bound_s, best_->total_s())) break;
         try_rows(rows, sized);
       }
     for (const PriceNote& note : notes_) pricer_.note(note);
     best_->exact_order = exact_;
-    if (!exact_) best_->gap = std::max(0.0, best_->total_s() / least_s_ - 1);
+    if (!exact_) best_->gap = std::max(0.0, best_->total_s() / min_s_ - 1);
     return *best_;
   }
 
@@ -241,7 +241,7 @@ class PaddedSearch {
     std::vector<std::pair<double, int64_t>> order;
     for (const int64_t rows : wanted) {
       const LayerPricer padded = with_rows(pricer_, rows);
-      order.emplace_back(least_of_degrees(replay_of(padded), sized), rows);
+      order.emplace_back(min_of_degrees(replay_of(padded), sized), rows);
     }
     std::ranges::sort(order);
     return order;
@@ -250,12 +250,12 @@ class PaddedSearch {
   void try_rows(int64_t rows, const DegreeChoice& sized) {
     const LayerPricer padded = with_rows(pricer_, rows);
     const LayerResult any = tune_degrees(replay_of(padded), sized);
-    least_s_ = std::min(least_s_, any.total_s() / (1 + any.gap));
+    min_s_ = std::min(min_s_, any.total_s() / (1 + any.gap));
     exact_ = exact_ && any.exact_order;
     const bool needs_rows = rows_of(pricer_.shape(), any.decision.degree_forward, any.decision.degree_backward) == rows;
     if (needs_rows)
       keep(any, padded);
-    else if (!best_ || better(any.total_s(), best_->total_s()))
+    else if (!best_ || is_better(any.total_s(), best_->total_s()))
       try_pairs(rows, sized, padded);
   }
 
@@ -271,7 +271,7 @@ class PaddedSearch {
   }
 
   void keep(const LayerResult& result, const LayerPricer& padded) {
-    if (best_ && !better(result.total_s(), best_->total_s())) return;
+    if (best_ && !is_better(result.total_s(), best_->total_s())) return;
     best_ = result;
     notes_ = padded.notes();
   }
@@ -281,7 +281,7 @@ class PaddedSearch {
   const LayerReplay& layer_;
   std::optional<LayerResult> best_;
   PriceNotes notes_;  // notes on the best result's prices
-  double least_s_ = std::numeric_limits<double>::max();
+  double min_s_ = std::numeric_limits<double>::max();
   bool exact_ = true;
 };
 

@@ -28,7 +28,7 @@ class Freezer {
       double ready = 0;
       for (const int id : task.after) ready = std::max(ready, ends_[id]);
       LaneState& lane = lanes_[task.lane];
-      if (of_last_backward(task)) before(task, ready, lane);
+      if (is_last_backward(task)) fill_idle_lane(task, ready, lane);
       lane.end = ends_[task.id] = std::max(ready, lane.end) + seconds_[task.id];
     }
     for (LaneState& lane : lanes_) {
@@ -48,9 +48,9 @@ class Freezer {
     double held_from = kNothingHeld;  // no piece starts from here until the next AlltoAll
   };
 
-  bool of_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
+  bool is_last_backward(const Task& task) const { return task.phase == Phase::backward && task.micro_batch == last_; }
   bool first_alltoall(const Task& task) const {
-    return task.kind == TaskKind::dispatch && of_last_backward(task) && task.chunk == 0;
+    return task.kind == TaskKind::dispatch && is_last_backward(task) && task.chunk == 0;
   }
   double start_of(const MicroOp& piece, const LaneState& lane) const {
     return piece.made_by < 0 ? lane.end : std::max(lane.end, ends_[piece.made_by]);
@@ -62,7 +62,7 @@ class Freezer {
   }
 
   // Starts pieces while the lane is idle before `task` is ready.
-  void before(const Task& task, double ready, LaneState& lane) {
+  void fill_idle_lane(const Task& task, double ready, LaneState& lane) {
     if (task.kind == TaskKind::i_order)
       for (LaneState& other : lanes_)
         if (other.carries_alltoall && stage_of(other) == stage_of(lane)) other.held_from = ready;

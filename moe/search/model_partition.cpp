@@ -52,7 +52,7 @@ double bytes_taking(double seconds, const Points& knots) {
 }
 
 // Returns whether each of a's paths is at least as long as b's, so `a` is no faster with any slices.
-bool worse(const SplitPaths& a, const SplitPaths& b) {
+bool is_worse(const SplitPaths& a, const SplitPaths& b) {
   return a.neither >= b.neither && a.first >= b.first && a.second >= b.second && a.both >= b.both;
 }
 
@@ -78,7 +78,7 @@ PartitionProblem problem_without_layers(const LayerPricer& pricer) {
   return problem;
 }
 
-void tidy(std::vector<int64_t>& bends) {
+void sort_unique(std::vector<int64_t>& bends) {
   std::erase_if(bends, [](int64_t bytes) { return bytes <= 0; });
   std::ranges::sort(bends);
   bends.erase(std::unique(bends.begin(), bends.end()), bends.end());
@@ -116,8 +116,8 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
   }
   for (const double bytes : pricer.gradient_bends())
     for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(bytes, element, *bends);
-  tidy(layer.moe_bends);
-  tidy(layer.dense_bends);
+  sort_unique(layer.moe_bends);
+  sort_unique(layer.dense_bends);
   layer.moe_window_s = in_moe ? best->neither - best->first : 0;
   layer.dense_window_s = best->neither - best->second;
   return layer;
@@ -137,21 +137,21 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
   return problem;
 }
 
-PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage) {
-  const LayerPricer& pricer = asked.pricer();
-  const StageSplit split = asked.model.split();
+PartitionProblem stage_problem(const ModelQuery& query, const PartitionLayers& layers, int stage) {
+  const LayerPricer& pricer = query.pricer();
+  const StageSplit split = query.model.split();
   PartitionProblem problem = problem_without_layers(pricer);
   for (int place = 0; place < layers_in(split, stage); ++place)
-    problem.layers.push_back(layers[asked.model.kind(nth_backward(split, stage, place))]);
-  problem.waiting_bytes = waiting_bytes(pricer, asked.model);
+    problem.layers.push_back(layers[query.model.kind(nth_backward(split, stage, place))]);
+  problem.waiting_bytes = waiting_bytes(pricer, query.model);
   return problem;
 }
 
 void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found) {
   for (const SplitPaths& other : paths)
-    if (worse(found, other)) return;
+    if (is_worse(found, other)) return;
   for (size_t i = paths.size(); i-- > 0;)
-    if (worse(paths[i], found)) {
+    if (is_worse(paths[i], found)) {
       paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(i));
       options.erase(options.begin() + static_cast<std::ptrdiff_t>(i));
     }
@@ -160,12 +160,12 @@ void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found)
 }
 
 void BackwardOptions::keep_few() {
-  if (paths.size() <= kMostBackwards) return;
+  if (paths.size() <= kMaxBackwards) return;
   constexpr int kSteps = 32;  // steps of the grid for each slice, up to the longest pass: no pass hides a longer slice
   struct Point {
-    double moe_s, dense_s, least_s = std::numeric_limits<double>::infinity(), kept_s = least_s;
+    double moe_s, dense_s, min_s = std::numeric_limits<double>::infinity(), kept_s = min_s;
     size_t best = 0;
-    double missed() const { return kept_s / least_s; }
+    double missed() const { return kept_s / min_s; }
   };
   const double step_s = std::ranges::max(paths, {}, &SplitPaths::neither).neither / kSteps;
   std::vector<Point> points;
@@ -173,13 +173,13 @@ void BackwardOptions::keep_few() {
     for (int dense = 0; dense <= kSteps; ++dense) {
       Point& point = points.emplace_back(Point{moe * step_s, dense * step_s});
       for (size_t i = 0; i < paths.size(); ++i)
-        if (const double seconds = paths[i].seconds(point.moe_s, point.dense_s); seconds < point.least_s) {
+        if (const double seconds = paths[i].seconds(point.moe_s, point.dense_s); seconds < point.min_s) {
           point.best = i;
-          point.least_s = seconds;
+          point.min_s = seconds;
         }
     }
   BackwardOptions few;
-  while (few.paths.size() < kMostBackwards) {
+  while (few.paths.size() < kMaxBackwards) {
     const Point& next = *std::ranges::max_element(points, {}, &Point::missed);
     if (next.missed() <= 1) break;
     const size_t best = next.best;
@@ -206,9 +206,9 @@ ModelDecision decided(const ModelShape& model, const Partition& partition,
   return decision;
 }
 
-BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward) {
+BackwardOptions backward_options(const ModelQuery& query, LayerReplay& layer, int degree_forward) {
   BackwardOptions tried;
-  const int fixed = asked.schedule().degrees == DegreePolicy::apart ? asked.choice.backward : degree_forward;
+  const int fixed = query.schedule().degrees == DegreePolicy::apart ? query.choice.backward : degree_forward;
   // A larger degree keeps lanes busy longer, so if none is faster without gradients, none is faster with them.
   const PhaseBound bound = layer.bound(Phase::backward);
   double least = std::numeric_limits<double>::infinity();
@@ -223,52 +223,52 @@ BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer,
   return tried;
 }
 
-KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward) {
+KindOptions kind_options(const ModelQuery& query, KindReplays& kinds, int degree_forward) {
   KindOptions options;
   for (const LayerKind kind : kAllLayerKinds) {
     if (!kinds[kind]) continue;
     if (is_dense(kind))
       options[kind].add({}, kinds[kind]->backward_paths({}));
     else
-      options[kind] = backward_options(asked, *kinds[kind], degree_forward);
+      options[kind] = backward_options(query, *kinds[kind], degree_forward);
   }
   return options;
 }
 
 // Returns the seconds of a decision without the model's ends, step and gathers. `whole_s`: the seconds with these.
-double seconds_of_layers(const ModelQuestion& asked, double whole_s, const ModelDecision& decision) {
-  ModelShape layers = asked.model;
+double seconds_of_layers(const ModelQuery& query, double whole_s, const ModelDecision& decision) {
+  ModelShape layers = query.model;
   if (layers.vocabulary == 0 && !layers.step.planned && layers.shape.parallel.zero == 0) return whole_s;
   layers.vocabulary = 0;
   layers.step = {};
   layers.shape.parallel.zero = 0;
-  return ModelReplay(asked.schedule(), asked.pricer(), layers).seconds(decision);
+  return ModelReplay(query.schedule(), query.pricer(), layers).seconds(decision);
 }
 
-void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result) {
-  const LayerPricer& pricer = asked.pricer();
-  const Schedule& schedule = asked.schedule();
-  const KindOptions tried = kind_options(asked, asked.kinds, result.decision.degree_forward);
-  const BackwardOptions& moe = tried[asked.kinds[LayerKind::moe] ? LayerKind::moe : LayerKind::whole_moe];
+void split_gradients(const ModelQuery& query, const Decision& layer, ModelResult& result) {
+  const LayerPricer& pricer = query.pricer();
+  const Schedule& schedule = query.schedule();
+  const KindOptions tried = kind_options(query, query.kinds, result.decision.degree_forward);
+  const BackwardOptions& moe = tried[query.kinds[LayerKind::moe] ? LayerKind::moe : LayerKind::whole_moe];
   const auto alone = std::ranges::min_element(moe.paths, {}, &SplitPaths::neither) - moe.paths.begin();
   result.decision.degree_backward = moe.options[alone].degree;
   result.decision.order_backward = moe.options[alone].order;
   const auto best_for = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, pricer); };
-  const PartitionLayers layers = partition_layers(schedule, asked.kinds, tried);
+  const PartitionLayers layers = partition_layers(schedule, query.kinds, tried);
   std::vector<PartitionProblem> problems;  // one per stage if stages differ, else a single one
-  for (int stage = 0; stage < (stages_apart(asked.model) ? asked.model.shape.parallel.pp : 1); ++stage)
-    problems.push_back(stage_problem(asked, layers, stage));
-  result.partition = solved(asked.strategy, problems);
-  result.decision = decided(asked.model, result.partition, best_for, result.decision);
-  if (!asked.strategy.compares) return;
-  ModelReplay replay(schedule, pricer, asked.model);
+  for (int stage = 0; stage < (stages_apart(query.model) ? query.model.shape.parallel.pp : 1); ++stage)
+    problems.push_back(stage_problem(query, layers, stage));
+  result.partition = solved(query.strategy, problems);
+  result.decision = decided(query.model, result.partition, best_for, result.decision);
+  if (!query.strategy.compares) return;
+  ModelReplay replay(schedule, pricer, query.model);
   double least = replay.seconds(result.decision);
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   for (const PartitionStrategy& other : partition_strategies()) {
     if (other.compares || (other.fills_moe && !in_moe)) continue;
     const Partition partition = solved(other, problems);
-    const ModelDecision decision = decided(asked.model, partition, best_for, result.decision);
-    if (const double seconds = replay.seconds(decision); better(seconds, least)) {
+    const ModelDecision decision = decided(query.model, partition, best_for, result.decision);
+    if (const double seconds = replay.seconds(decision); is_better(seconds, least)) {
       least = seconds;
       result.decision = decision;
       result.partition = partition;
@@ -278,21 +278,21 @@ void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelRes
   if (problems.size() > 1) return;
   int64_t rest = problems.front().total_bytes();
   for (const LayerSlices& slices : result.partition.layers) rest -= slices.moe_bytes + slices.dense_bytes;
-  const double behind = pricer.slice_seconds(rest + asked.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
+  const double behind = pricer.slice_seconds(rest + query.model.embedding_gradient_bytes) - pricer.slice_seconds(rest);
   const int forwards = forwards_of(pricer.outline());
   double sum = behind + result.partition.seconds + pricer.profile().task_overhead_s;
   EnumArray<LayerKind, double, kLayerKinds> forward_s{};
   for (const LayerKind kind : kAllLayerKinds)
-    if (asked.kinds[kind])
-      forward_s[kind] = asked.kinds[kind]->seconds(is_dense(kind) ? Decision() : layer, Phases::forward);
-  for (const int number : layers_of_stage(asked.model.split(), 0))
-    sum += forwards * forward_s[asked.model.kind(number)];
+    if (query.kinds[kind])
+      forward_s[kind] = query.kinds[kind]->seconds(is_dense(kind) ? Decision() : layer, Phases::forward);
+  for (const int number : layers_of_stage(query.model.split(), 0))
+    sum += forwards * forward_s[query.model.kind(number)];
   const auto runs_on = [&] {
-    return asked.model.micro_batches == 1 && asked.model.shape.parallel.pp == 1 &&
-           better(seconds_of_layers(asked, least, result.decision), sum);
+    return query.model.micro_batches == 1 && query.model.shape.parallel.pp == 1 &&
+           is_better(seconds_of_layers(query, least, result.decision), sum);
   };
   if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on())
-    improve_by_replay(asked, replay, layer, result);
+    improve_by_replay(query, replay, layer, result);
 }
 
 }  // namespace moe::search

@@ -37,7 +37,7 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
       embedding_bytes_(pricer.has(GroupKind::dp) ? model.embedding_gradient_bytes : 0) {
   const auto network = [&](GroupKind kind) { return pricer.groups()[kind].network; };
   made_by_layer_.assign(model.layers, made_bytes_);
-  const bool sends = pricer.has(GroupKind::dp) && !model.dense.none(model.layers);
+  const bool sends = pricer.has(GroupKind::dp) && !model.dense.has_none(model.layers);
   const int64_t dense_bytes = sends ? gradient_bytes(dense_case(pricer.shape(), model.dense.hidden)) : 0;
   for (int layer = 0; layer < model.layers && sends; ++layer)
     if (model.dense.has(layer)) made_by_layer_[layer] = dense_bytes;
@@ -147,7 +147,7 @@ class Descent {
  public:
   Descent(ModelReplay& replay, const DescentMoves& moves, const ModelDecision& from)
       : replay_(replay), moves_(moves), best_(from), seconds_(replay.seconds(from)) {
-    last_task_ = replay.tasks() + moves.most_tasks;
+    last_task_ = replay.tasks() + moves.max_tasks;
   }
 
   void run() {
@@ -168,7 +168,7 @@ class Descent {
   bool offer(const ModelDecision& d) {
     if (spent() || !replay_.sends_what_waits(d)) return false;
     const double seconds = replay_.seconds(d);
-    if (!better(seconds, seconds_)) return false;
+    if (!is_better(seconds, seconds_)) return false;
     best_ = d;
     seconds_ = seconds;
     return true;

@@ -71,7 +71,7 @@ void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int f
   for (const Phase phase : phases) {
     const PhaseBound bound = layer.bound(phase);
     of(phase).beyond_s = bound.pass_from(next);
-    if (bound.gradient_lane() >= 0) of(phase).busy_beyond_s = bound.busy(bound.gradient_lane(), {.least = next});
+    if (bound.gradient_lane() >= 0) of(phase).busy_beyond_s = bound.busy(bound.gradient_lane(), {.min = next});
   }
 }
 
@@ -96,8 +96,8 @@ search::KindReplays kind_replays(LayerSearch& layers, const Schedule& schedule, 
 }
 
 // Returns a lower bound over all decisions for one stage with one micro-batch, contention included.
-double least_seconds(search::KindReplays& kinds, const LayerPricer& pricer, const ModelShape& model,
-                     const Schedule& schedule, const DegreeChoice& choice) {
+double min_seconds(search::KindReplays& kinds, const LayerPricer& pricer, const ModelShape& model,
+                   const Schedule& schedule, const DegreeChoice& choice) {
   constexpr std::array kBoth{Phase::forward, Phase::backward};
   std::vector<search::PricedLayers> all;
   for (const LayerKind kind : kAllLayerKinds) {
@@ -123,16 +123,17 @@ double least_seconds(search::KindReplays& kinds, const LayerPricer& pricer, cons
       add_passes(layer, std::span(kBoth).last(1), choice.backward, priced);
     }
   }
-  return search::least_model_seconds(pricer, all, {model.embedding_gradient_bytes, model.head_gradient_bytes},
-                                     splits_gradients(schedule));
+  return search::min_model_seconds(pricer, all, {model.embedding_gradient_bytes, model.head_gradient_bytes},
+                                   splits_gradients(schedule));
 }
 
-// Returns the numbers of layers whose activations an iteration may keep, largest first: usually_kept() and, for `wave`,
-// also those that keep one more pass or one more layer than the minimum (more_kept()), if these are smaller.
+// Returns the numbers of layers whose activations an iteration may keep, largest first: usual_kept_layers() and, for
+// `wave`, also those that keep one more pass or one more layer than the minimum (raised_kept_layers()), if these are
+// smaller.
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
-  std::vector<int> kept{usually_kept(model, order)};
+  std::vector<int> kept{usual_kept_layers(model, order)};
   if (order == IterationOrder::any)
-    for (const int keep : {more_kept(model, 1), more_kept(model, 0)})
+    for (const int keep : {raised_kept_layers(model, 1), raised_kept_layers(model, 0)})
       if (keep < kept.back()) kept.push_back(keep);
   return kept;
 }
@@ -144,7 +145,7 @@ WaveChoice wave_choice(const Schedule& schedule, DegreeChoice choice, int keep) 
 
 // Returns the memory request of an iteration whose stages keep the activations of `keep` layers, with the smallest
 // number of sets of everything else.
-MemoryRequest least_request(const ModelShape& model, int keep) {
+MemoryRequest min_request(const ModelShape& model, int keep) {
   MemoryRequest request = memory_request(model, model.shape, kWave.flow);
   const bool recomputes = model.shape.parallel.recompute == Recompute::full;
   const StageSplit split = model.split();
@@ -164,17 +165,17 @@ struct Rival {
   const Schedule* schedule;
 };
 
-double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes) {
-  double least_s = model_bound(schedule, pricer, model, {}, shapes);
+double min_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, BoundShapes& shapes) {
+  double min_s = model_bound(schedule, pricer, model, {}, shapes);
   for (int packing = 2; schedule.packs_experts && model.shape.parallel.ep % packing == 0; packing *= 2) try {
       ModelShape packed = model;
       packed.shape = decided_case(model.shape, {.packing = packing});
       const LayerPricer own(pricer.profile(), packed.shape, pricer.options());
-      least_s = std::min(least_s, model_bound(schedule, own, packed, {}, shapes));
+      min_s = std::min(min_s, model_bound(schedule, own, packed, {}, shapes));
     } catch (const Unpriced&) {  // the profile has no rows for the smaller groups
       break;
     }
-  return least_s;
+  return min_s;
 }
 
 // Returns the rivals in ascending order of their bounds.
@@ -185,8 +186,8 @@ std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model,
     try {
       const double bound_s =
           other->orders_iterations()
-              ? wave_bound(pricer, model, wave_choice(*other, choice, usually_kept(model, other->iteration)))
-              : least_of(*other, pricer, model, shapes);
+              ? wave_bound(pricer, model, wave_choice(*other, choice, usual_kept_layers(model, other->iteration)))
+              : min_of(*other, pricer, model, shapes);
       rivals.push_back({bound_s, other});
     } catch (const BadInput&) {  // the schedule can't run the model, or a price is missing
     }
@@ -217,23 +218,23 @@ std::span<const PartitionStrategy> partition_strategies() {
 ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                               DegreeChoice choice, const PartitionStrategy& strategy) {
   choice = within_rows(choice, pricer);
-  const Asked asked{schedule, pricer, model, strategy, choice};
-  if (schedule.orders_iterations()) return tune_iteration(asked);
+  const SearchQuery query{schedule, pricer, model, strategy, choice};
+  if (schedule.orders_iterations()) return tune_iteration(query);
   if (!schedule.packs_experts) {
     LayerResult layer = layers_.tune(schedule, pricer, choice);
-    ModelResult result = tune_as(asked, layer);
+    ModelResult result = tune_as(query, layer);
     const int degree = layer.decision.degree_forward;
     const bool is_open = choice.forward == 0 && schedule.degrees == DegreePolicy::shared;
-    if (is_open && schedule.gradients == GradientPolicy::micro_ops) try_degrees(asked, layer, result.total_s());
-    return layer.decision.degree_forward == degree ? result : tune_as(asked, layer);
+    if (is_open && schedule.gradients == GradientPolicy::micro_ops) try_degrees(query, layer, result.total_s());
+    return layer.decision.degree_forward == degree ? result : tune_as(query, layer);
   }
   std::optional<ModelResult> best;
   double bound_s = std::numeric_limits<double>::infinity(), at_least_s = bound_s;  // minimum over all packings
   for (const LayerResult& layer : tune_packings(layers_.replay(schedule, pricer), choice)) {
-    ModelResult result = tune_as(asked, layer);
+    ModelResult result = tune_as(query, layer);
     bound_s = std::min(bound_s, result.bound_s);
     at_least_s = std::min(at_least_s, result.at_least_s);
-    if (!best || search::better(result.total_s(), best->total_s())) best = std::move(result);
+    if (!best || search::is_better(result.total_s(), best->total_s())) best = std::move(result);
   }
   best->bound_s = bound_s;
   best->at_least_s = at_least_s;
@@ -242,27 +243,27 @@ ModelResult ModelSearch::tune(const Schedule& schedule, const LayerPricer& price
 
 // Replays the whole model at each degree that no bound excludes. The degree that is best for one layer, whose idle
 // lanes send pieces of gradients, need not be best for a model, because only the last micro-batch sends pieces.
-void ModelSearch::try_degrees(const Asked& asked, LayerResult& layer, double least_s) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+void ModelSearch::try_degrees(const SearchQuery& query, LayerResult& layer, double min_s) {
+  const auto& [schedule, pricer, model, strategy, choice] = query;
   const int known = layer.decision.degree_forward;
-  const auto bound = [&asked](BoundedDegrees degrees) {  // clang 14 can't capture structured bindings
-    return model_bound(asked.schedule, asked.pricer, asked.model, degrees);
+  const auto bound = [&query](BoundedDegrees degrees) {  // clang 14 can't capture structured bindings
+    return model_bound(query.schedule, query.pricer, query.model, degrees);
   };
   std::vector<std::pair<double, int>> open;
   for (const int r : tried_degrees(0, pricer)) {
-    if (none_from(r, least_s, [&](int least) { return bound({.least = least}); })) break;
+    if (none_from(r, min_s, [&](int least) { return bound({.min = least}); })) break;
     if (r != known) open.emplace_back(bound({.exact = r}), r);
   }
   std::ranges::sort(open);
   ModelSearch replays(false);
   for (const auto& [bound_s, r] : open) {
-    if (!search::better(bound_s, least_s)) break;
+    if (!search::is_better(bound_s, min_s)) break;
     LayerResult other = layer;
     other.decision.degree_forward = other.decision.degree_backward = r;
     other.decision.gaps.clear();
-    const double seconds = replays.tune_as(asked, other).total_s();
-    if (!search::better(seconds, least_s)) continue;
-    least_s = seconds;
+    const double seconds = replays.tune_as(query, other).total_s();
+    if (!search::is_better(seconds, min_s)) continue;
+    min_s = seconds;
     layer = other;
   }
 }
@@ -276,25 +277,25 @@ void require_iteration(const Schedule& schedule, const ModelShape& model) {
   require_usable(model.split().parts == 1 || schedule.iteration == IterationOrder::any, schedule,
                  "found samples in {} parts, expected 1", model.split().parts);
   const int64_t passes = int64_t{1} * model.layers * model.micro_batches;
-  require_usable(model.shape.parallel.pp == 1 || passes <= kMostStagedPasses, schedule,
+  require_usable(model.shape.parallel.pp == 1 || passes <= kMaxStagedPasses, schedule,
                  "found {} layers of {} micro-batches on {} stages, expected at most {} in all", model.layers,
-                 model.micro_batches, model.shape.parallel.pp, kMostStagedPasses);
+                 model.micro_batches, model.shape.parallel.pp, kMaxStagedPasses);
 }
 
 }  // namespace
 
-ModelResult ModelSearch::tune_iteration(const Asked& asked) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+ModelResult ModelSearch::tune_iteration(const SearchQuery& query) {
+  const auto& [schedule, pricer, model, strategy, choice] = query;
   require_iteration(schedule, model);
-  const auto holds = [&asked](const MemoryRequest& request) {  // clang 14 can't capture structured bindings
-    return !asked.choice.holds || asked.choice.holds(request);
+  const auto holds = [&query](const MemoryRequest& request) {  // clang 14 can't capture structured bindings
+    return !query.choice.fits_memory || query.choice.fits_memory(request);
   };
   const std::vector<int> memories = kept_layers(model, schedule.iteration);
   ModelResult best;
   bool fits = false;
   for (const int keep : memories) {
-    if (keep != memories.back() && !holds(least_request(model, keep))) continue;
-    best = order_iteration(asked, keep);
+    if (keep != memories.back() && !holds(min_request(model, keep))) continue;
+    best = order_iteration(query, keep);
     if ((fits = holds(memory_request(best.plan)))) break;
   }
   if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return best;
@@ -303,13 +304,13 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
                           pricer.options());  // separate, because notes on rivals' prices don't belong to the result
   for (const auto& [bound_s, rival] : rivals_of(apart, model, choice)) {
     best.bound_s = best.at_least_s = std::min(best.bound_s, bound_s);
-    if (!search::better(bound_s, best.total_s()) && (fits || !may_fit)) break;
+    if (!search::is_better(bound_s, best.total_s()) && (fits || !may_fit)) break;
     const auto known = choice.known_s.find(rival);
-    if (fits && known != choice.known_s.end() && !search::better(known->second, best.total_s())) continue;
-    std::optional<ModelResult> other = tune_rival(asked, *rival, apart);
+    if (fits && known != choice.known_s.end() && !search::is_better(known->second, best.total_s())) continue;
+    std::optional<ModelResult> other = tune_rival(query, *rival, apart);
     if (!other) continue;
     const bool other_fits = holds(memory_request(other->plan));
-    const bool takes = other_fits == fits ? search::better(other->total_s(), best.total_s()) : other_fits;
+    const bool takes = other_fits == fits ? search::is_better(other->total_s(), best.total_s()) : other_fits;
     if (!takes) continue;
     other->bound_s = other->at_least_s = best.bound_s;
     best = std::move(*other);
@@ -321,10 +322,10 @@ ModelResult ModelSearch::tune_iteration(const Asked& asked) {
   return best;
 }
 
-std::optional<ModelResult> ModelSearch::tune_rival(const Asked& asked, const Schedule& rival,
+std::optional<ModelResult> ModelSearch::tune_rival(const SearchQuery& query, const Schedule& rival,
                                                    const LayerPricer& pricer) {
   try {
-    ModelResult result = tune(rival, pricer, asked.model, asked.choice, asked.strategy);
+    ModelResult result = tune(rival, pricer, query.model, query.choice, query.strategy);
     if (result.variant == nullptr) result.variant = &rival;
     return result;
   } catch (const BadInput&) {
@@ -332,8 +333,8 @@ std::optional<ModelResult> ModelSearch::tune_rival(const Asked& asked, const Sch
   }
 }
 
-ModelResult ModelSearch::order_iteration(const Asked& asked, int keep) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+ModelResult ModelSearch::order_iteration(const SearchQuery& query, int keep) {
+  const auto& [schedule, pricer, model, strategy, choice] = query;
   const WaveChoice wave = wave_choice(schedule, choice, keep);
   WaveResult found = best_wave(pricer, model, wave, {{}, std::numeric_limits<double>::infinity(), {}});
   ModelResult result;
@@ -346,8 +347,8 @@ ModelResult ModelSearch::order_iteration(const Asked& asked, int keep) {
   return result;
 }
 
-ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
-  const auto& [schedule, pricer, model, strategy, choice] = asked;
+ModelResult ModelSearch::tune_as(const SearchQuery& query, const LayerResult& layer) {
+  const auto& [schedule, pricer, model, strategy, choice] = query;
   const Schedule& planned = layer.decision.variant ? *layer.decision.variant : schedule;
   ModelResult result;
   result.schedule = schedule.name;
@@ -385,16 +386,16 @@ ModelResult ModelSearch::tune_as(const Asked& asked, const LayerResult& layer) {
   // A bound without padding holds for all degrees, because padding only adds rows.
   LayerCase unpadded = decided.shape;
   unpadded.row_multiple = 1;
-  const LayerPricer least_pricer(pricer.profile(), unpadded, pricer.options());
-  result.bound_s = result.at_least_s = model_bound(planned, least_pricer, decided);
+  const LayerPricer min_pricer(pricer.profile(), unpadded, pricer.options());
+  result.bound_s = result.at_least_s = model_bound(planned, min_pricer, decided);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   const bool alone = decided.step.planned && pricer.profile().contention.none();
-  const double step_s = alone ? step_least_seconds(planned, least_pricer, decided) : 0;
+  const double step_s = alone ? step_least_seconds(planned, min_pricer, decided) : 0;
   const bool bounds_places = planned.flow == Flow::sharded && decides_places;
   if (!bounds_places || model.micro_batches > 1 || decided.shape.parallel.pp > 1) return result;
-  search::KindReplays kinds = kind_replays(layers_, planned, least_pricer, decided);
-  const double least_s = least_seconds(kinds, least_pricer, decided, planned, choice);
-  result.at_least_s = std::max(result.bound_s, least_s + step_s);
+  search::KindReplays kinds = kind_replays(layers_, planned, min_pricer, decided);
+  const double min_s = min_seconds(kinds, min_pricer, decided, planned, choice);
+  result.at_least_s = std::max(result.bound_s, min_s + step_s);
   return result;
 }
 
@@ -409,101 +410,103 @@ namespace {
 constexpr int kGrains = 32;                     // grains into which the dynamic program divides the model's gradients
 constexpr int64_t kReplayedTasks = 40'000'000;  // limit of the descent's effort: 1 to 2 seconds
 
-bool same(const BackwardOption& a, const BackwardOption& b) { return a.degree == b.degree && a.order == b.order; }
+bool equal_options(const BackwardOption& a, const BackwardOption& b) {
+  return a.degree == b.degree && a.order == b.order;
+}
 
 void add(std::vector<BackwardOption>& options, const BackwardOption& option) {
   for (const BackwardOption& other : options)
-    if (same(option, other)) return;
+    if (equal_options(option, other)) return;
   options.push_back(option);
 }
 
 // Returns the degree whose backward is fastest with these slices.
-int best_degree(const ModelQuestion& asked, const std::vector<int>& tried, const PhaseBound& bound, int fixed,
+int best_degree(const ModelQuery& query, const std::vector<int>& tried, const PhaseBound& bound, int fixed,
                 const LayerSlices& slices) {
   int best = std::max(fixed, 1);
-  double least_s = std::numeric_limits<double>::max();
+  double min_s = std::numeric_limits<double>::max();
   const auto from = [&](int degree) { return bound.pass_from(degree); };
   for (const int r : tried) {
-    if (none_from(r, least_s, from)) break;
-    const double seconds = asked.layer.backward_with({r}, slices);
-    if (!better(seconds, least_s)) continue;
+    if (none_from(r, min_s, from)) break;
+    const double seconds = query.layer.backward_with({r}, slices);
+    if (!is_better(seconds, min_s)) continue;
     best = r;
-    least_s = seconds;
+    min_s = seconds;
   }
   return best;
 }
 
 // Returns the option with the lane order that is fastest with these slices: its own order or one of `orders`.
-BackwardOption best_ordered(const ModelQuestion& asked, BackwardOption option, const std::vector<LaneOrder>& orders,
+BackwardOption best_ordered(const ModelQuery& query, BackwardOption option, const std::vector<LaneOrder>& orders,
                             const LayerSlices& slices) {
-  double least_s = asked.layer.backward_with(option, slices);
+  double min_s = query.layer.backward_with(option, slices);
   for (const LaneOrder& order : orders) {
     const BackwardOption ordered{option.degree, order};
-    const double seconds = asked.layer.backward_with(ordered, slices);
-    if (!better(seconds, least_s)) continue;
+    const double seconds = query.layer.backward_with(ordered, slices);
+    if (!is_better(seconds, min_s)) continue;
     option = ordered;
-    least_s = seconds;
+    min_s = seconds;
   }
   return option;
 }
 
 // Returns the best backwards for several ways to send a layer's gradients, and those with neighbouring degrees.
-std::vector<BackwardOption> contended_options(const ModelQuestion& asked, int degree_forward) {
-  const Schedule& schedule = asked.schedule();
-  const LayerPricer& pricer = asked.pricer();
+std::vector<BackwardOption> contended_options(const ModelQuery& query, int degree_forward) {
+  const Schedule& schedule = query.schedule();
+  const LayerPricer& pricer = query.pricer();
   const bool apart = schedule.degrees == DegreePolicy::apart, in_moe = schedule.gradients == GradientPolicy::adaptive;
-  const int fixed = apart ? asked.choice.backward : std::max(asked.choice.forward, asked.choice.backward);
+  const int fixed = apart ? query.choice.backward : std::max(query.choice.forward, query.choice.backward);
   const int64_t element = bytes_of(pricer.shape().layer.dtype), made = pricer.gradient_bytes();
   const int64_t half = made / 2 / element * element;
   std::vector<LayerSlices> samples{{0, 0}, {0, half}, {0, made}, {0, 2 * made}};
   if (in_moe) samples.insert(samples.end(), {{half, half}, {half, 0}, {made, 0}, {2 * made, 0}, {made, made}});
   std::vector<BackwardOption> options;
   const std::vector<int> tried = tried_degrees(fixed, pricer);
-  const PhaseBound bound = asked.layer.bound(Phase::backward);
-  for (const LayerSlices& slices : samples) add(options, {best_degree(asked, tried, bound, fixed, slices)});
+  const PhaseBound bound = query.layer.bound(Phase::backward);
+  for (const LayerSlices& slices : samples) add(options, {best_degree(query, tried, bound, fixed, slices)});
   if (!apart) add(options, {degree_forward});
   for (size_t i = options.size(); i-- > 0 && fixed == 0;)
     for (const int r : {options[i].degree - 1, options[i].degree + 1})
       if (std::ranges::find(tried, r) != tried.end()) add(options, {r});
   for (size_t i = options.size(); i-- > 0;) {
-    std::vector<LaneOrder> orders = backward_orders(asked.layer, options[i].degree);
+    std::vector<LaneOrder> orders = backward_orders(query.layer, options[i].degree);
     if (!orders.empty())
       for (const LaneOrder& order : lane_orders(static_cast<size_t>(options[i].degree))) orders.push_back(order);
     const BackwardOption option = options[i];  // add() may move it
-    for (const LayerSlices& slices : samples) add(options, best_ordered(asked, option, orders, slices));
+    for (const LayerSlices& slices : samples) add(options, best_ordered(query, option, orders, slices));
   }
   return options;
 }
 
-PartitionProblem contended_problem(const ModelQuestion& asked, const std::vector<BackwardOption>& options) {
+PartitionProblem contended_problem(const ModelQuery& query, const std::vector<BackwardOption>& options) {
   PartitionLayers layers;
   for (const LayerKind kind : kAllLayerKinds) {
-    if (!asked.kinds[kind]) continue;
-    LayerReplay& replay = *asked.kinds[kind];
+    if (!query.kinds[kind]) continue;
+    LayerReplay& replay = *query.kinds[kind];
     PartitionLayer& layer = layers[kind];
     layer.key = fmt::format("kind {}", static_cast<int>(kind));
     layer.made_bytes = replay.pricer.gradient_bytes();
     layer.has_moe_part = !is_dense(kind);
-    layer.seconds = [&asked, &options, &replay, kind](int64_t moe_bytes, int64_t dense_bytes) {
+    layer.seconds = [&query, &options, &replay, kind](int64_t moe_bytes, int64_t dense_bytes) {
       double least = std::numeric_limits<double>::infinity();
-      if (moe_bytes > 0 && (is_dense(kind) || asked.schedule().gradients != GradientPolicy::adaptive)) return least;
+      if (moe_bytes > 0 && (is_dense(kind) || query.schedule().gradients != GradientPolicy::adaptive)) return least;
       if (is_dense(kind)) return replay.backward_with({}, {0, dense_bytes});
       for (const BackwardOption& option : options)
         least = std::min(least, replay.backward_with(option, {moe_bytes, dense_bytes}));
       return least;
     };
   }
-  return stage_problem(asked, layers, 0);
+  return stage_problem(query, layers, 0);
 }
 
 // Returns starting points for the descent: one layer's steady state repeated in all layers; the best decision without
 // contention; and the result of dynamic programming over replays of single layers, which ignores overlap with the next
 // layer.
-std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const PartitionProblem& problem,
+std::vector<ModelDecision> contended_starts(const ModelQuery& query, const PartitionProblem& problem,
                                             const std::vector<BackwardOption>& options, const Decision& layer,
                                             const ModelReplay& replay, const ModelDecision& from) {
-  const Schedule& schedule = asked.schedule();
-  const LayerPricer& pricer = asked.pricer();
+  const Schedule& schedule = query.schedule();
+  const LayerPricer& pricer = query.pricer();
   std::vector<ModelDecision> starts;
   const bool in_moe = schedule.gradients == GradientPolicy::adaptive;
   ModelDecision& steady = starts.emplace_back(from);
@@ -518,48 +521,48 @@ std::vector<ModelDecision> contended_starts(const ModelQuestion& asked, const Pa
   free.contention = {};
   const LayerPricer alone(free, pricer.shape(), pricer.options());
   KindReplays uncontended;
-  const KindPricers pricers = kind_pricers(alone, asked.model.dense, asked.model.whole, asked.model.layers);
+  const KindPricers pricers = kind_pricers(alone, query.model.dense, query.model.whole, query.model.layers);
   for (const LayerKind kind : kAllLayerKinds)
-    if (pricers[kind] != nullptr) uncontended[kind].emplace(schedule, *pricers[kind], asked.layer.store);
-  LayerReplay uncontended_layer{schedule, alone, asked.layer.store};
-  const ModelQuestion question{uncontended_layer, asked.model, asked.strategy, asked.choice, uncontended};
-  const KindOptions tried = kind_options(asked, uncontended, from.degree_forward);
+    if (pricers[kind] != nullptr) uncontended[kind].emplace(schedule, *pricers[kind], query.layer.store);
+  LayerReplay uncontended_layer{schedule, alone, query.layer.store};
+  const ModelQuery question{uncontended_layer, query.model, query.strategy, query.choice, uncontended};
+  const KindOptions tried = kind_options(query, uncontended, from.degree_forward);
   const PartitionLayers layers = partition_layers(schedule, uncontended, tried);
-  const Partition partition = asked.strategy.solve(stage_problem(question, layers, 0));
+  const Partition partition = query.strategy.solve(stage_problem(question, layers, 0));
   const auto best_alone = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, alone); };
-  starts.push_back(decided(asked.model, partition, best_alone, from));
+  starts.push_back(decided(query.model, partition, best_alone, from));
   const int64_t element = problem.element_bytes, grain = problem.total_bytes() / kGrains / element * element;
   const auto best_for = [&](LayerKind kind, LayerSlices slices) {
     if (is_dense(kind)) return BackwardOption();
-    LayerReplay& layer_of_kind = *asked.kinds[kind];
+    LayerReplay& layer_of_kind = *query.kinds[kind];
     return *std::ranges::min_element(
         options, {}, [&](const BackwardOption& option) { return layer_of_kind.backward_with(option, slices); });
   };
-  starts.push_back(decided(asked.model, partition_exact(problem, {std::max(element, grain)}), best_for, from));
+  starts.push_back(decided(query.model, partition_exact(problem, {std::max(element, grain)}), best_for, from));
   return starts;
 }
 
 }  // namespace
 
-void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result) {
-  const Schedule& schedule = asked.schedule();
+void improve_by_replay(const ModelQuery& query, ModelReplay& replay, const Decision& layer, ModelResult& result) {
+  const Schedule& schedule = query.schedule();
   const bool apart = schedule.degrees == DegreePolicy::apart;
-  const std::vector<BackwardOption> all = contended_options(asked, result.decision.degree_forward);
+  const std::vector<BackwardOption> all = contended_options(query, result.decision.degree_forward);
   const std::vector<BackwardOption> known = apart ? all : std::vector{BackwardOption{result.decision.degree_forward}};
-  const PartitionProblem problem = contended_problem(asked, known);
+  const PartitionProblem problem = contended_problem(query, known);
   ModelDecision best = result.decision;
   double least = replay.seconds(best);
-  for (const ModelDecision& start : contended_starts(asked, problem, known, layer, replay, best))
-    if (const double seconds = replay.seconds(start); better(seconds, least)) best = start, least = seconds;
+  for (const ModelDecision& start : contended_starts(query, problem, known, layer, replay, best))
+    if (const double seconds = replay.seconds(start); is_better(seconds, least)) best = start, least = seconds;
   DescentMoves moves;
   moves.backwards = all;
   moves.one_degree = !apart;
-  moves.micro_batches = apart && asked.choice.backward == 0 && asked.model.micro_batches > 1;
+  moves.micro_batches = apart && query.choice.backward == 0 && query.model.micro_batches > 1;
   moves.forward_too =
-      apart && asked.choice.forward == 0 && (asked.model.micro_batches > 1 || asked.model.shape.parallel.pp > 1);
+      apart && query.choice.forward == 0 && (query.model.micro_batches > 1 || query.model.shape.parallel.pp > 1);
   moves.in_moe = schedule.gradients == GradientPolicy::adaptive;
   moves.element_bytes = problem.element_bytes;
-  moves.most_tasks = kReplayedTasks;
+  moves.max_tasks = kReplayedTasks;
   descend(replay, moves, best);
   result.decision = best;
   std::vector<LayerSlices> slices;

@@ -64,19 +64,19 @@ class ModelSearch {
                    DegreeChoice choice = {}, const PartitionStrategy& strategy = partition_strategies().front());
 
  private:
-  struct Asked {
+  struct SearchQuery {
     const Schedule& schedule;
     const LayerPricer& pricer;
     const ModelShape& model;
     const PartitionStrategy& strategy;
     const DegreeChoice& choice;
   };
-  ModelResult tune_as(const Asked& asked, const LayerResult& layer);
-  ModelResult tune_iteration(const Asked& asked);
+  ModelResult tune_as(const SearchQuery& query, const LayerResult& layer);
+  ModelResult tune_iteration(const SearchQuery& query);
   /// Tunes another schedule for `wave`; empty if the model, a price or the degrees are not supported.
-  std::optional<ModelResult> tune_rival(const Asked& asked, const Schedule& rival, const LayerPricer& pricer);
-  static ModelResult order_iteration(const Asked& asked, int keep);
-  void try_degrees(const Asked& asked, LayerResult& layer, double least_s);
+  std::optional<ModelResult> tune_rival(const SearchQuery& query, const Schedule& rival, const LayerPricer& pricer);
+  static ModelResult order_iteration(const SearchQuery& query, int keep);
+  void try_degrees(const SearchQuery& query, LayerResult& layer, double min_s);
 
   bool checks_;
   LayerSearch layers_;

@@ -275,9 +275,9 @@ class ExactSearch {
 // Returns the default grain: 1 MiB, or more to limit the number of states (layers x grains) and, if AllReduce is not
 // linear, of priced sizes.
 int64_t grain_of(const PartitionProblem& problem) {
-  constexpr int64_t kMostStates = int64_t{1} << 26, kMostPriced = int64_t{1} << 13;
-  int64_t most = std::max<int64_t>(1, kMostStates / std::max<int64_t>(1, std::ssize(problem.layers)));
-  if (!problem.is_straight) most = std::min(most, kMostPriced);
+  constexpr int64_t kMaxStates = int64_t{1} << 26, kMaxPriced = int64_t{1} << 13;
+  int64_t most = std::max<int64_t>(1, kMaxStates / std::max<int64_t>(1, std::ssize(problem.layers)));
+  if (!problem.is_straight) most = std::min(most, kMaxPriced);
   const int64_t element = problem.element_bytes;
   return (std::max(kMiB, problem.total_bytes() / most) + element - 1) / element * element;
 }
@@ -381,7 +381,7 @@ Partition partition_step2(const PartitionProblem& problem, const Partition& firs
   check_partition(problem, first);
   Step2 step(problem, first, search);
   const auto size = static_cast<size_t>(step.dimensions());
-  const Evolved best =
+  const EvolutionResult best =
       minimise(settings, step.dimensions(), [&](std::span<const double> shares) { return step.seconds(shares); },
                {std::vector<double>(size, 0.0), std::vector<double>(size, 1.0)});
   return search.finish(step.slices(best.x));

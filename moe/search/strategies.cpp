@@ -29,7 +29,8 @@ int64_t bytes_in_moe(const LayerPricer& pricer, DegreeRounding rounding) {
     if (group_of(Flow::sharded, kind) == GroupKind::none || pricer.has(GroupKind::mp))
       dense += pricer.dense_seconds(kind, Phase::backward);
   if (pricer.has(GroupKind::cp))
-    for (const TaskKind kind : {TaskKind::keys_values, pricer.in_ring() ? TaskKind::heads : TaskKind::cp_reducescatter})
+    for (const TaskKind kind :
+         {TaskKind::keys_values, pricer.uses_ring() ? TaskKind::heads : TaskKind::cp_reducescatter})
       dense += std::max(1, kind == TaskKind::heads ? pricer.shape().parallel.cp : 1) *
                pricer.dense_seconds(kind, Phase::backward);
   PartitionLayer layer;
@@ -82,7 +83,7 @@ LayerResult evolution(LayerSearch& search, const Schedule& schedule, const Layer
   const auto backward = [&](std::span<const double> x) {
     return search.replay(schedule, pricer).seconds(decided(x), Phases::backward);
   };
-  const Evolved found = minimise({.generations = 60}, 2, backward);
+  const EvolutionResult found = minimise({.generations = 60}, 2, backward);
   return search.evaluate(schedule, pricer, decided(found.x));
 }
 

@@ -80,10 +80,10 @@ struct Unit {
 
 // Returns a lower bound on the seconds of summing `bytes` bytes of experts' gradients over EDP, for all ways to cut
 // them.
-double least_expert_sums_s(const LayerPricer& pricer, int64_t bytes) {
+double min_expert_sums_s(const LayerPricer& pricer, int64_t bytes) {
   const auto all = static_cast<double>(bytes);
   const auto curve = pricer.collective(Op::allreduce, GroupKind::edp, all);
-  return curve ? curve->in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
+  return curve ? curve->seconds_in_parts(all, all, pricer.profile().task_overhead_s).all : 0;
 }
 
 // The gradients that are summed over the same ranks, in the order of sending: those of the dense parts over DP, or of
@@ -98,8 +98,8 @@ struct Stream {
     return step_seconds(pricer, kind, {Op::allreduce, GroupKind::edp, static_cast<double>(bytes), 0, 0});
   }
   // Returns a lower bound on the seconds of `bytes` bytes, for all ways to cut them.
-  double least_seconds(const LayerPricer& pricer, int64_t bytes) const {
-    return kind == TaskKind::gradient ? pricer.gradient_seconds_in_parts(bytes) : least_expert_sums_s(pricer, bytes);
+  double min_seconds(const LayerPricer& pricer, int64_t bytes) const {
+    return kind == TaskKind::gradient ? pricer.gradient_seconds_in_parts(bytes) : min_expert_sums_s(pricer, bytes);
   }
 };
 
@@ -134,10 +134,10 @@ struct Passes {
         stages(plan.split().stages) {}
 
   size_t cell(int micro_batch, int layer) const { return static_cast<size_t>(micro_batch * layers + layer); }
-  const PassTasks& of(const Pass& pass) const {
+  const PassTasks& pass_tasks(const Pass& pass) const {
     return (pass.phase == Phase::forward ? forwards : backwards)[cell(pass.micro_batch, pass.layer)];
   }
-  PassTasks& of(const Task& task) {
+  PassTasks& pass_tasks(const Task& task) {
     return (task.runs_in() == Phase::forward ? forwards : backwards)[cell(task.micro_batch, task.layer)];
   }
   void append(int stage, const Task& task) {
@@ -250,7 +250,7 @@ Iteration::Iteration(const Plan& plan, const LayerPricer& pricer, int keep, Iter
       bytes += stream.units[u].bytes();
       for (const int maker : stream.units[u].makers) {
         double& seconds_behind = behind_s[maker];
-        seconds_behind = std::max(seconds_behind, stream.least_seconds(pricer, bytes));
+        seconds_behind = std::max(seconds_behind, stream.min_seconds(pricer, bytes));
       }
     }
   }
@@ -291,7 +291,7 @@ Passes Iteration::passes() const {
   std::vector<bool> leads_on(tasks().size());
   for (const Task& task : tasks()) {
     // A receive needs memory, like the first task of a pass.
-    if (task.kind == TaskKind::recv) all.of(task).begins.push_back(task.id);
+    if (task.kind == TaskKind::recv) all.pass_tasks(task).begins.push_back(task.id);
     if (!is_of_layer(task.kind)) continue;
     bool begins = true;
     for (const int other : after[task.id])
@@ -299,12 +299,12 @@ Passes Iteration::passes() const {
         begins = false;
         leads_on[other] = true;
       }
-    if (begins) all.of(task).begins.push_back(task.id);
-    if (is_weight_half(task)) all.of(task).weights.push_back(task.id);
+    if (begins) all.pass_tasks(task).begins.push_back(task.id);
+    if (is_weight_half(task)) all.pass_tasks(task).weights.push_back(task.id);
     all.append(base.structure->lanes[task.lane].stage, task);
   }
   for (const Task& task : tasks())
-    if (is_of_layer(task.kind) && !leads_on[task.id]) all.of(task).ends.push_back(task.id);
+    if (is_of_layer(task.kind) && !leads_on[task.id]) all.pass_tasks(task).ends.push_back(task.id);
   return all;
 }
 
@@ -330,7 +330,7 @@ void Iteration::order_turns(const Passes& all, IterationOrder order) {
   for (const Turn& turn : turns_of(order, base.layers, base.micro_batches)) {
     std::vector<int> ends;
     for (const Pass& member : turn) {
-      const PassTasks& own = all.of(member);
+      const PassTasks& own = all.pass_tasks(member);
       if (leads(member, turn)) add_edges(last_ends, own.begins);
       ends.insert(ends.end(), own.ends.begin(), own.ends.end());
     }
@@ -506,16 +506,16 @@ Order justified(const Iteration& iteration, Order order) {
   while (true) {
     const SerialSchedule right(iteration, order.end_s, true);
     SerialSchedule left(iteration, right.end_s(), false);
-    if (!search::better(left.seconds(), order.seconds)) return order;
+    if (!search::is_better(left.seconds(), order.seconds)) return order;
     order = std::move(left).order();
   }
 }
 
 // Returns urgencies that give the order of the base plan; the largest is `most_s`.
-std::vector<double> by_place(const Iteration& iteration, double most_s) {
+std::vector<double> place_urgencies(const Iteration& iteration, double max_s) {
   std::vector<double> urgency(iteration.tasks().size());
   for (size_t id = 0; id < urgency.size(); ++id)
-    urgency[id] = most_s * (1 - static_cast<double>(id) / static_cast<double>(urgency.size()));
+    urgency[id] = max_s * (1 - static_cast<double>(id) / static_cast<double>(urgency.size()));
   return urgency;
 }
 
@@ -526,7 +526,7 @@ Order best_order(const Iteration& iteration, int draws) {
   const std::vector<double> tail_s = tails(iteration);
   const double longest_s = *std::ranges::max_element(tail_s);
   std::vector<std::vector<double>> urgencies{tail_s};
-  if (iteration.base.shape.parallel.pp > 1) urgencies.push_back(by_place(iteration, longest_s));
+  if (iteration.base.shape.parallel.pp > 1) urgencies.push_back(place_urgencies(iteration, longest_s));
   const uint64_t stream = stream_of("wave");
   Order best;
   for (int draw = 0; draw <= draws; ++draw) {
@@ -538,7 +538,7 @@ Order best_order(const Iteration& iteration, int draws) {
       }
       Order order = justified(iteration, draw % 2 == 0 ? ListSchedule(iteration, urgency).run()
                                                        : SerialSchedule(iteration, urgency, false).order());
-      if (best.tasks.empty() || search::better(order.seconds, best.seconds)) best = std::move(order);
+      if (best.tasks.empty() || search::is_better(order.seconds, best.seconds)) best = std::move(order);
     }
   }
   return best;
@@ -582,7 +582,7 @@ class Filler {
  private:
   static constexpr int kHalvings = 12;
   // A slice that is cut from a unit must take this many times the seconds of one element.
-  static constexpr double kLeast = 2;
+  static constexpr double kMin = 2;
 
   // The progress of sending a stream.
   struct Sent {
@@ -598,7 +598,7 @@ class Filler {
     Filled filled;
   };
 
-  State begun() const {
+  State initial_state() const {
     State state;
     state.lane_end_s.resize(it_.base.structure->lanes.size());
     for (const Stream& stream : it_.streams) {
@@ -627,7 +627,7 @@ class Filler {
   // be delayed; empty: tasks are not delayed.
   Filled fill(std::optional<double> target_s) const {
     const std::vector<double> latest = target_s ? latest_begins(*target_s) : std::vector<double>(it_.tasks().size());
-    State state = begun();
+    State state = initial_state();
     std::vector<double> end_s(it_.tasks().size());
     for (const int task : order_.tasks) {
       const int lane = it_.lanes[task];
@@ -687,7 +687,7 @@ class Filler {
   // Returns the largest number of bytes, in whole elements, that take at most `seconds`; 0 if too few for a slice.
   int64_t fitting(const Stream& stream, int64_t bytes, double seconds) const {
     if (stream.seconds(pricer_, bytes) <= seconds) return bytes;
-    if (kLeast * stream.seconds(pricer_, element_) > seconds) return 0;
+    if (kMin * stream.seconds(pricer_, element_) > seconds) return 0;
     int64_t fits = 0, too_many = bytes / element_;
     while (too_many - fits > 1) {
       const int64_t middle = fits + (too_many - fits) / 2;
@@ -789,7 +789,7 @@ Plan base_plan(const ModelShape& model, const WaveDegrees& degrees) {
 
 /// The range of degrees to try in a phase.
 struct DegreeRange {
-  int first = 1, most = 1;
+  int first = 1, max = 1;
 };
 using DegreeRanges = EnumArray<Phase, DegreeRange, kPhases>;
 
@@ -797,7 +797,7 @@ DegreeRanges degree_ranges(const WaveChoice& choice, const LayerPricer& pricer) 
   const int most = largest_degree(pricer);
   const auto tried = [&](int fixed) {
     return fixed > 0 ? DegreeRange{std::min(fixed, most), std::min(fixed, most)}
-                     : DegreeRange{1, std::min(kMostWaveDegree, most)};
+                     : DegreeRange{1, std::min(kMaxWaveDegree, most)};
   };
   return {tried(choice.forward), tried(choice.backward)};
 }
@@ -843,7 +843,7 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
   const int64_t embedding_bytes = stage == 0 ? model.embedding_gradient_bytes : 0;
   const int64_t head_bytes = stage + 1 == p.pp ? model.head_gradient_bytes : 0;
   const schedule::StageLanes of(kWave.lanes, networks_of(pricer.groups()), 1);
-  const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& { return seconds[of.of(group, 0)]; };
+  const auto on = [&](GroupKind group, std::vector<double>& seconds) -> double& { return seconds[of.lane(group, 0)]; };
   const auto each_layer = [&](const auto& value_of) {
     auto sum = moe_layers * std::invoke(value_of, pricer);
     if (dense_layers > 0) sum += dense_layers * std::invoke(value_of, *dense);
@@ -865,7 +865,7 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
     return;
   }
   if (pricer.has(GroupKind::edp))
-    on(GroupKind::edp, sums_s) += least_expert_sums_s(pricer, moe_layers * expert_gradient_bytes(model.shape));
+    on(GroupKind::edp, sums_s) += min_expert_sums_s(pricer, moe_layers * expert_gradient_bytes(model.shape));
   if (!model.step.optimizer) return;
   first_s = std::numeric_limits<double>::infinity();
   const auto add = [&](const LayerCase& c, const StepWeights& weights, int times) {
@@ -889,7 +889,7 @@ StepLoad::StepLoad(const LayerPricer& pricer, const LayerPricer* dense, const Mo
 class LayerLoads {
  public:
   LayerLoads(const LayerPricer& pricer, const ModelShape& model, const DegreeRanges& ranges)
-      : dense(model.dense.none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
+      : dense(model.dense.has_none(model.layers) ? nullptr : &pricer.dense(model.dense.hidden)),
         lanes(BoundShapes().get(kWave, pricer.outline(), Phase::forward).lanes.size()) {
     const KindPricers pricers = kind_pricers(pricer, model.dense, model.whole, model.layers);
     for (const LayerKind kind : kAllLayerKinds)
@@ -919,7 +919,7 @@ class LayerLoads {
       chain.shared.clear();  // its bound assumes the schedule's own order of lanes
       const PhaseBound all(kWave, shape, pricer), chained(kWave, chain, pricer);
       layer.outside_s[phase].assign(lanes, std::numeric_limits<double>::infinity());
-      for (int r = ranges[phase].first; r <= ranges[phase].most; ++r) {
+      for (int r = ranges[phase].first; r <= ranges[phase].max; ++r) {
         Load load{{}, chained.crossings({.exact = r}).back().back()};
         load.halves_s = all.busy(0, {.exact = r}) - chained.busy(0, {.exact = r});
         for (size_t lane = 0; lane < lanes; ++lane) {
@@ -958,10 +958,10 @@ class StageBound {
   /// Returns the bound over all degrees.
   double seconds() const {
     if (model_.micro_batches == 1) return seconds({0, 0, 0, 0});
-    double least_s = std::numeric_limits<double>::infinity();
-    for (int f = ranges_[0].first; f <= ranges_[0].most; ++f)
-      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b) least_s = std::min(least_s, seconds({0, f, b, 0}));
-    return least_s;
+    double min_s = std::numeric_limits<double>::infinity();
+    for (int f = ranges_[0].first; f <= ranges_[0].max; ++f)
+      for (int b = ranges_[1].first; b <= ranges_[1].max; ++b) min_s = std::min(min_s, seconds({0, f, b, 0}));
+    return min_s;
   }
   /// Returns the bound for these degrees; 0: all degrees.
   double seconds(const WaveDegrees& degrees) const;
@@ -1011,12 +1011,12 @@ class StageBound {
     std::vector<double> forwards_s(static_cast<size_t>(layers) + 1);
     for (int i = layers; i-- > 0;)
       forwards_s[i] = forwards_s[i + 1] + load(nth_layer(i), Phase::forward, degrees.forward).chain_s;
-    double most_s = 0, backwards_s = 0;
+    double max_s = 0, backwards_s = 0;
     for (int i = 0; i + ahead < layers; ++i) {
       backwards_s += load(nth_layer(layers - 1 - i), Phase::backward, degrees.backward).chain_s;
-      most_s = std::max(most_s, backwards_s + forwards_s[i + ahead]);
+      max_s = std::max(max_s, backwards_s + forwards_s[i + ahead]);
     }
-    return most_s;
+    return max_s;
   }
 
   // Returns a lower bound on the time at which the first gradient can be sent: after all forwards and the backwards
@@ -1126,9 +1126,9 @@ class IterationBound {
   IterationBound& operator=(const IterationBound&) = delete;
   /// Returns the bound over all degrees, or for the given degrees (0: all).
   double seconds(const auto&... degrees) const {
-    double most_s = 0;
-    for (const StageBound& stage : stages_) most_s = std::max(most_s, stage.seconds(degrees...));
-    return most_s;
+    double max_s = 0;
+    for (const StageBound& stage : stages_) max_s = std::max(max_s, stage.seconds(degrees...));
+    return max_s;
   }
 
  private:
@@ -1139,7 +1139,7 @@ class IterationBound {
 // A plan in a new order, and a lower bound on its seconds. There is no plan if the bound is not below a limit.
 struct Ordered {
   std::optional<Plan> plan;
-  double least_s = 0;
+  double min_s = 0;
 };
 
 Ordered ordered(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
@@ -1147,15 +1147,15 @@ Ordered ordered(const LayerPricer& pricer, const ModelShape& model, int keep, co
   const Plan base = base_plan(model, degrees);
   const Iteration iteration(base, pricer, keep, search.order);
   const Order order = best_order(iteration, search.draws);
-  if (!search::better(order.seconds, limit_s)) return {{}, order.seconds};
+  if (!search::is_better(order.seconds, limit_s)) return {{}, order.seconds};
   return {Rewriter(iteration).write(Filler(iteration, order, pricer).best()), order.seconds};
 }
 
 // Limits of the effort for random orders after the degrees are found: number of orders, and tasks of all orders.
-constexpr int kMostDraws = 100, kDrawnTasks = 100'000;
-// For models with more than kMostTriedCells cells, all degrees are tried on a part with kTriedLayers layers and
+constexpr int kMaxDraws = 100, kDrawnTasks = 100'000;
+// For models with more than kMaxTriedCells cells, all degrees are tried on a part with kTriedLayers layers and
 // kTriedMicroBatches micro-batches, then the best ones on the whole model, up to kWholeTasks tasks in total.
-constexpr int kMostTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kWholeTasks = 300'000;
+constexpr int kMaxTriedCells = 96, kTriedLayers = 8, kTriedMicroBatches = 4, kWholeTasks = 300'000;
 
 // The best plan of a model over the degrees that are tried.
 class DegreeTrials {
@@ -1189,7 +1189,7 @@ class DegreeTrials {
     auto [plan, seconds] = ordered(pricer_, model_, choice_.keep, degrees, {draws, choice_.order}, best_.seconds);
     if (plan) seconds = timeline_of(*plan, price(pricer_, *plan), pricer_.profile().contention).makespan_s;
     tried_.emplace_back(seconds, degrees);
-    if (plan && search::better(seconds, best_.seconds)) best_ = {*std::move(plan), seconds, degrees};
+    if (plan && search::is_better(seconds, best_.seconds)) best_ = {*std::move(plan), seconds, degrees};
   }
 
   WaveResult& best() { return best_; }
@@ -1208,8 +1208,8 @@ class DegreeTrials {
 
  private:
   void attempt_each(auto degrees_of) {
-    for (int f = ranges_[0].first; f <= ranges_[0].most; ++f)
-      for (int b = ranges_[1].first; b <= ranges_[1].most; ++b)
+    for (int f = ranges_[0].first; f <= ranges_[0].max; ++f)
+      for (int b = ranges_[1].first; b <= ranges_[1].max; ++b)
         if (const WaveDegrees degrees = degrees_of(f, b); !is_tried(degrees)) attempt(degrees);
   }
 
@@ -1229,10 +1229,10 @@ class DegreeTrials {
 
 // Returns the model, or its first layers and micro-batches if it has too many passes to try all degrees.
 ModelShape tried_part(const ModelShape& model) {
-  if (model.layers * model.micro_batches <= kMostTriedCells) return model;
+  if (model.layers * model.micro_batches <= kMaxTriedCells) return model;
   const int chunks = model.split().chunks(), stages = model.split().stages;
   int layers = std::min(model.layers, std::max(kTriedLayers / chunks, 1) * chunks);
-  while (model.dense.in(0, layers) == layers) layers += chunks;
+  while (model.dense.count(0, layers) == layers) layers += chunks;
   ModelShape part = first_layers(model, std::min(layers, model.layers));
   const int parts = model.split().parts;
   const int tried = stages == 1 ? std::max(kTriedMicroBatches / parts, 1) * parts
@@ -1246,8 +1246,8 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
   const ModelShape part = tried_part(model);
   // The choice for the part, with the same number of micro-batches and additional layers in flight.
   WaveChoice of_part = choice;
-  const int layers = most_layers(model.split()), layers_of_part = most_layers(part.split());
-  of_part.keep = std::max(least_kept(part, choice.order),
+  const int layers = max_layers(model.split()), layers_of_part = max_layers(part.split());
+  of_part.keep = std::max(min_kept_layers(part, choice.order),
                           choice.keep / layers * layers_of_part + std::min(choice.keep % layers, layers_of_part));
   const bool is_whole = part.layers == model.layers && part.micro_batches == model.micro_batches;
   DegreeTrials trials(pricer, part, of_part, is_whole);
@@ -1261,9 +1261,9 @@ void improve(const LayerPricer& pricer, const ModelShape& model, const WaveChoic
       if (whole.attempts() * std::ssize(whole.best().plan.tasks()) * model.split().stages > kWholeTasks) break;
     }
   const auto tasks = static_cast<int>(std::ssize(whole.best().plan.tasks()));
-  if (const int draws = std::min(kMostDraws, kDrawnTasks / tasks); draws > 0)
+  if (const int draws = std::min(kMaxDraws, kDrawnTasks / tasks); draws > 0)
     whole.attempt(*whole.best().degrees, draws);
-  if (search::better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
+  if (search::is_better(whole.best().seconds, best.seconds)) best = std::move(whole.best());
 }
 
 // Returns the model with each micro-batch cut into `parts` micro-batches: of fewer samples or, if `of_samples`, of
@@ -1278,7 +1278,7 @@ ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
 // Returns the model and its variants with cut micro-batches.
 std::vector<ModelShape> cuts_of(const ModelShape& model, const WaveChoice& choice) {
   std::vector<ModelShape> all{model};
-  const int most = kMostCutMicroBatches / model.micro_batches;
+  const int most = kMaxCutMicroBatches / model.micro_batches;
   if (choice.cuts_batches)
     for (int parts = 2; parts <= std::min<int64_t>(most, model.shape.layer.batch); ++parts)
       if (model.shape.layer.batch % parts == 0) all.push_back(cut_into(model, parts, false));
@@ -1301,13 +1301,13 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
     for (int n = 0; n < layers_in(split, stage); ++n) {
       const int layer = nth_backward(split, stage, n);
       decision.backwards.push_back({cases.is_dense(layer) ? 1 : degrees.last_backward, 0, waiting, {}, {}});
-      waiting = sums ? gradient_bytes(cases.of(layer)) : 0;
+      waiting = sums ? gradient_bytes(cases.at(layer)) : 0;
     }
   }
   return decision;
 }
 
-int least_kept(const ModelShape& model, IterationOrder order) {
+int min_kept_layers(const ModelShape& model, IterationOrder order) {
   const StageSplit split = model.split();
   const auto kept = [&](int stage) {
     const int chunk = layers_in(split, stage) / split.virtual_stages;
@@ -1321,16 +1321,16 @@ int least_kept(const ModelShape& model, IterationOrder order) {
   return model.layers * (order == IterationOrder::two_forwards ? std::min(2, model.micro_batches) : 1);
 }
 
-int more_kept(const ModelShape& model, int passes) {
+int raised_kept_layers(const ModelShape& model, int passes) {
   const StageSplit split = model.split();
-  const int layers = most_layers(split), least = least_kept(model, IterationOrder::any);
+  const int layers = max_layers(split), least = min_kept_layers(model, IterationOrder::any);
   return std::max(least + 1,
                   std::min(layers * model.micro_batches, least + passes * split.parts * layers / split.virtual_stages));
 }
 
-int usually_kept(const ModelShape& model, IterationOrder order) {
-  if (order != IterationOrder::any) return std::max(more_kept(model, 0), least_kept(model, order));
-  return more_kept(model, model.order == PipelineOrder::gpipe ? model.micro_batches : 1);
+int usual_kept_layers(const ModelShape& model, IterationOrder order) {
+  if (order != IterationOrder::any) return std::max(raised_kept_layers(model, 0), min_kept_layers(model, order));
+  return raised_kept_layers(model, model.order == PipelineOrder::gpipe ? model.micro_batches : 1);
 }
 
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
@@ -1338,7 +1338,7 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
   require<Unsupported>(search.order == IterationOrder::any || model.split().stages * model.split().parts == 1,
                        "an order in turns: found {} pipeline stages and samples in {} parts, expected 1 and 1",
                        model.split().stages, model.split().parts);
-  const int least = least_kept(model, search.order);
+  const int least = min_kept_layers(model, search.order);
   require<BadInput>(keep >= least, "wave: found the activations of {} layers to keep, expected at least {}", keep,
                     least);
   return *ordered(pricer, model, keep, degrees, search, std::numeric_limits<double>::infinity()).plan;
@@ -1357,14 +1357,14 @@ WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const W
 }
 
 double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
-  double least_s = std::numeric_limits<double>::infinity();
+  double min_s = std::numeric_limits<double>::infinity();
   for (const ModelShape& cut : cuts_of(model, choice)) {
     const LayerPricer own(pricer.profile(), cut.shape, pricer.options());
     WaveChoice cut_choice = choice;
     cut_choice.keep *= cut.micro_batches / model.micro_batches;
-    least_s = std::min(least_s, IterationBound(own, cut, cut_choice).seconds());
+    min_s = std::min(min_s, IterationBound(own, cut, cut_choice).seconds());
   }
-  return least_s;
+  return min_s;
 }
 
 }  // namespace moe

@@ -34,11 +34,11 @@ struct WaveDegrees {
   int first_forward = 1, forward = 1, backward = 1, last_backward = 1;
   auto operator<=>(const WaveDegrees&) const = default;
 };
-inline constexpr int kMostWaveDegree = 4;
+inline constexpr int kMaxWaveDegree = 4;
 /// Micro-batches of several samples are cut into smaller ones up to this number of micro-batches in an iteration.
-inline constexpr int kMostCutMicroBatches = 16;
+inline constexpr int kMaxCutMicroBatches = 16;
 /// With several stages, the limit for layers x micro-batches in an iteration; larger searches take too long.
-inline constexpr int kMostStagedPasses = 2048;
+inline constexpr int kMaxStagedPasses = 2048;
 
 /// A planned iteration, and its seconds under the profile's contention.
 struct WaveResult {
@@ -50,12 +50,12 @@ struct WaveResult {
 /// Returns the smallest number of layers, counted over all micro-batches, whose activations a stage must be able to
 /// keep: those of one micro-batch, or those in flight in a turn; with several stages, those in flight on the first
 /// stage under 1F1B.
-int least_kept(const ModelShape& model, IterationOrder order);
-/// Returns least_kept() plus the layers of `passes` passes over a chunk of the stage's layers, at least one.
-int more_kept(const ModelShape& model, int passes);
+int min_kept_layers(const ModelShape& model, IterationOrder order);
+/// Returns min_kept_layers() plus the layers of `passes` passes over a chunk of the stage's layers, at least one.
+int raised_kept_layers(const ModelShape& model, int passes);
 /// Returns the number of layers whose activations a schedule keeps if memory allows: one micro-batch more than
-/// least_kept(), under GPipe all; with turns, one layer more, or those in flight in a turn.
-int usually_kept(const ModelShape& model, IterationOrder order);
+/// min_kept_layers(), under GPipe all; with turns, one layer more, or those in flight in a turn.
+int usual_kept_layers(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {
   int draws = 0;  // number of additional random orders; they are the same on every machine
@@ -64,7 +64,7 @@ struct WaveSearch {
 
 /// Returns the plan without checking it. `pricer` prices one layer of the model; `keep`: number of layers, counted over
 /// all micro-batches, whose activations a stage keeps at the same time. Throws Unsupported for turns with several
-/// stages or samples in parts; BadInput if `keep` is less than least_kept().
+/// stages or samples in parts; BadInput if `keep` is less than min_kept_layers().
 Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, const WaveDegrees& degrees,
                const WaveSearch& search = {});
 
@@ -76,7 +76,7 @@ struct WaveChoice {
   int keep = 1;                   // number of layers whose activations a stage keeps at the same time
   bool cuts_batches = false;      // micro-batches of several samples may be cut into smaller ones
   int sample_parts = 1;           // number of parts into which each sample may be cut (LayerShape::parts)
-  int forward = 0, backward = 0;  // degree of every pass; 0: searched, up to kMostWaveDegree
+  int forward = 0, backward = 0;  // degree of every pass; 0: searched, up to kMaxWaveDegree
   IterationOrder order = IterationOrder::any;
 };
 

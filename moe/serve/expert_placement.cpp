@@ -18,10 +18,10 @@ constexpr double kSlack = 1.01;  // factor on the level; a smaller excess is not
 
 class Packer {
  public:
-  Packer(std::span<const double> popularity, int devices, int most_experts)
+  Packer(std::span<const double> popularity, int devices, int max_experts)
       : popularity_(popularity),
-        most_experts_(static_cast<size_t>(most_experts)),
-        replicas_left_(static_cast<int64_t>(devices) * most_experts - static_cast<int64_t>(popularity.size())),
+        max_experts_(static_cast<size_t>(max_experts)),
+        replicas_left_(static_cast<int64_t>(devices) * max_experts - static_cast<int64_t>(popularity.size())),
         level_(std::accumulate(popularity.begin(), popularity.end(), 0.0) / devices),
         load_(static_cast<size_t>(devices)),
         hosted_(static_cast<size_t>(devices)) {}
@@ -84,7 +84,7 @@ class Packer {
     }
   }
 
-  bool has_place(size_t device) const { return hosted_[device].size() < most_experts_; }
+  bool has_place(size_t device) const { return hosted_[device].size() < max_experts_; }
   template <class Key>
   size_t least(Key key) const {
     size_t best = hosted_.size();
@@ -122,7 +122,7 @@ class Packer {
   }
 
   std::span<const double> popularity_;
-  size_t most_experts_, next_empty_ = 0;
+  size_t max_experts_, next_empty_ = 0;
   int64_t replicas_left_;
   double level_;
   std::vector<double> load_;
@@ -130,7 +130,7 @@ class Packer {
 };
 
 // Renumbers the devices of `packed` so that as many devices as possible keep an expert that they have in `home`.
-ExpertPlacement near_home(ExpertPlacement packed, const ExpertPlacement& home) {
+ExpertPlacement prefer_home(ExpertPlacement packed, const ExpertPlacement& home) {
   const size_t devices = packed.devices.size();
   ExpertPlacement result;
   result.devices.resize(devices);
@@ -178,18 +178,18 @@ ExpertPlacement uniform_placement(int experts, int devices) {
   return placement;
 }
 
-ExpertPlacement place_experts(std::span<const double> popularity, int devices, int most_experts) {
+ExpertPlacement place_experts(std::span<const double> popularity, int devices, int max_experts) {
   const auto experts = static_cast<int>(popularity.size());
   for (const double p : popularity)
     require<BadInput>(p >= 0 && std::isfinite(p), "popularity: found {}, expected a number >= 0", p);
-  require<BadInput>(experts > 0 && int64_t{devices} * most_experts >= experts,
-                    "pack: found {} devices of at most {} experts, expected places for {}", devices, most_experts,
+  require<BadInput>(experts > 0 && int64_t{devices} * max_experts >= experts,
+                    "pack: found {} devices of at most {} experts, expected places for {}", devices, max_experts,
                     experts);
   const ExpertPlacement uniform = uniform_placement(experts, devices);
   if (std::accumulate(popularity.begin(), popularity.end(), 0.0) <= 0) return uniform;
-  const ExpertPlacement packed = Packer(popularity, devices, most_experts).pack();
-  const bool is_faster = most_tokens(packed, popularity) < most_tokens(uniform, popularity);
-  return is_faster ? near_home(packed, uniform) : uniform;
+  const ExpertPlacement packed = Packer(popularity, devices, max_experts).pack();
+  const bool is_faster = max_tokens(packed, popularity) < max_tokens(uniform, popularity);
+  return is_faster ? prefer_home(packed, uniform) : uniform;
 }
 
 std::vector<std::vector<int64_t>> split_tokens(const ExpertPlacement& placement, std::span<const int64_t> counts) {
@@ -218,7 +218,7 @@ std::vector<std::vector<int64_t>> split_tokens(const ExpertPlacement& placement,
   return tokens;
 }
 
-double most_tokens(const ExpertPlacement& placement, std::span<const double> popularity) {
+double max_tokens(const ExpertPlacement& placement, std::span<const double> popularity) {
   double most = 0;
   for (const auto& device : placement.devices) {
     double sum = 0;

@@ -24,7 +24,7 @@ struct ExpertPlacement {
 ExpertPlacement uniform_placement(int experts, int devices);
 
 /// Returns a placement in which the device with the most tokens has as few as possible (a heuristic). `popularity`: for
-/// each expert, in tokens or shares of tokens; 0: no estimate. `most_experts`: limit per device.
+/// each expert, in tokens or shares of tokens; 0: no estimate. `max_experts`: limit per device.
 ///
 /// An expert gets devices in proportion to its popularity, n_e = devices x popularity / sum: floor(n_e) devices of its
 /// own, and for the rest of n_e a share of devices with several experts. These rests are packed by first-fit
@@ -34,14 +34,14 @@ ExpertPlacement uniform_placement(int experts, int devices);
 /// nothing.
 ///
 /// Throws BadInput if `popularity` is empty or has a negative value, or if all devices together have too few places.
-ExpertPlacement place_experts(std::span<const double> popularity, int devices, int most_experts);
+ExpertPlacement place_experts(std::span<const double> popularity, int devices, int max_experts);
 
 /// Returns, for each device and each of its experts (in the order of ExpertPlacement), the number of tokens that it
 /// computes: in proportion to the shares, with the largest remainders rounded up. `counts`: tokens of each expert.
 std::vector<std::vector<int64_t>> split_tokens(const ExpertPlacement& placement, std::span<const int64_t> counts);
 
 /// Returns the number of tokens on the device with the most, without rounding each expert's tokens to whole ones.
-double most_tokens(const ExpertPlacement& placement, std::span<const double> popularity);
+double max_tokens(const ExpertPlacement& placement, std::span<const double> popularity);
 
 /// Returns the `count` most popular experts in descending order; of equally popular ones, the first comes first.
 std::vector<int> most_popular(std::span<const double> popularity, int count);

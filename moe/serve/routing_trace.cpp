@@ -20,7 +20,7 @@ using TraceReader = io::CSVReader<3, io::trim_chars<' ', '\t'>, io::no_quote_esc
                                   io::single_line_comment<'#'>>;
 
 constexpr std::string_view kExpectedTrace = "a routing trace (CSV: token,layer,experts)";
-constexpr uint64_t kMostTokens = uint64_t{1} << 62;
+constexpr uint64_t kMaxTokens = uint64_t{1} << 62;
 
 bool fits(const std::vector<int32_t>& found, const ExpectedChoices& expected) {
   if (found.empty() || (expected.choices && static_cast<int64_t>(found.size()) != *expected.choices)) return false;
@@ -75,14 +75,14 @@ void read_routed_tokens(const std::string& path, const ExpectedChoices& expected
   }
 }
 
-std::span<const int32_t> RoutingTrace::of(int layer, int64_t batch) const {
+std::span<const int32_t> RoutingTrace::batch_choices(int layer, int64_t batch) const {
   return std::span(choices[layer])
       .subspan(static_cast<size_t>(batch * batch_tokens), static_cast<size_t>(batch_tokens));
 }
 
 std::vector<int64_t> RoutingTrace::counts(int layer, int64_t batch) const {
   std::vector<int64_t> counts(experts);
-  for (const int32_t expert : of(layer, batch)) ++counts[expert];
+  for (const int32_t expert : batch_choices(layer, batch)) ++counts[expert];
   return counts;
 }
 
@@ -111,8 +111,8 @@ RoutingTrace read_routing_trace(const std::string& path, int experts, int64_t ba
   read_routed_tokens(
       path, {.experts = experts}, [](uint64_t, uint64_t) { return true; },
       [&](const RoutedToken& line, unsigned number) {
-        require<BadInput>(line.token < kMostTokens, "{}:{}: token: found {}, expected less than {}", path, number,
-                          line.token, kMostTokens);
+        require<BadInput>(line.token < kMaxTokens, "{}:{}: token: found {}, expected less than {}", path, number,
+                          line.token, kMaxTokens);
         found.push_back({line.layer, line.token, line.experts.front(), number});
         tokens = std::max(tokens, line.token + 1);
       });

@@ -43,7 +43,7 @@ struct RoutingTrace {
 
   int64_t tokens() const { return choices.empty() ? 0 : static_cast<int64_t>(choices.front().size()); }
   int64_t batches() const { return batch_tokens == 0 ? 0 : tokens() / batch_tokens; }
-  std::span<const int32_t> of(int layer, int64_t batch) const;
+  std::span<const int32_t> batch_choices(int layer, int64_t batch) const;
   /// Returns the number of tokens of each expert of a layer in a batch.
   std::vector<int64_t> counts(int layer, int64_t batch) const;
   /// Returns a trace of `count` batches from batch `first` on.

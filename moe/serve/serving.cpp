@@ -41,9 +41,9 @@ class ServingBuilder {
     using B = Buffer;
     layer_ = layer;
     const int attended = push(attention, {output_});
-    touches({layer == 0 ? of(B::input) : Access{.buffer = B::output, .layer = layer - 1}}, B::hidden);
+    set_accesses({layer == 0 ? access(B::input) : Access{.buffer = B::output, .layer = layer - 1}}, B::hidden);
     const int gated = push(gate, {attended});
-    touches({of(B::hidden)}, B::routing);
+    set_accesses({access(B::hidden)}, B::routing);
     int known = gated;
     if (served.checks) {
       known = push(serve_check, {gated});
@@ -53,19 +53,19 @@ class ServingBuilder {
     }
     const int estimated = served.estimates_next ? push(serve_estimate, {gated}, 0, 1, layer + 1) : -1;
     const int ordered = push(order, {known});
-    touches({of(B::hidden), of(B::routing)}, B::ordered);
+    set_accesses({access(B::hidden), access(B::routing)}, B::ordered);
     const int sent = push(dispatch, {ordered, estimated});
-    touches({of(B::ordered)}, B::dispatched);
+    set_accesses({access(B::ordered)}, B::dispatched);
     const int placed = served.estimates_next ? push(serve_schedule, {sent}, kBeforeGate, 2, layer + 1) : -1;
     std::vector<int> inputs = std::exchange(copied_, {});
     inputs.push_back(sent);
     const int computed = push(expert, inputs);
-    touches({of(B::dispatched)}, B::expert_out);
+    set_accesses({access(B::dispatched)}, B::expert_out);
     const int returned = push(combine, {computed, placed});
-    touches({of(B::expert_out)}, B::combined);
+    set_accesses({access(B::expert_out)}, B::combined);
     if (served.estimates_next) copied_.push_back(push(serve_swap, {returned}, kBeforeGate, 2, layer + 1));
     output_ = push(i_order, {returned});
-    touches({of(B::combined), of(B::routing)}, B::output);
+    set_accesses({access(B::combined), access(B::routing)}, B::output);
   }
 
   Structure take() { return std::move(structure_); }
@@ -85,10 +85,10 @@ class ServingBuilder {
     structure_.tasks.push_back(std::move(task));
     return structure_.tasks.back().id;
   }
-  Access of(Buffer buffer) const { return {.buffer = buffer, .layer = layer_}; }
-  void touches(std::vector<Access> reads, Buffer writes) {
+  Access access(Buffer buffer) const { return {.buffer = buffer, .layer = layer_}; }
+  void set_accesses(std::vector<Access> reads, Buffer writes) {
     structure_.tasks.back().reads = std::move(reads);
-    structure_.tasks.back().writes = {of(writes)};
+    structure_.tasks.back().writes = {access(writes)};
   }
 
   Structure structure_;
@@ -111,7 +111,7 @@ Work served_work(const Task& task, const LayerCase& shape) {
   }
 }
 
-std::vector<double> as_popularity(std::span<const int64_t> counts) { return {counts.begin(), counts.end()}; }
+std::vector<double> popularity_of_counts(std::span<const int64_t> counts) { return {counts.begin(), counts.end()}; }
 
 LayerCase with_one_expert(LayerCase c) {
   c.layer.experts = c.parallel.ep;
@@ -132,7 +132,7 @@ void check_served(const LayerCase& c) {
                        "serving: found a shared expert or a capacity factor, expected neither");
 }
 
-bool same_popular(std::span<const double> estimate, std::span<const double> found, int count) {
+bool same_most_popular(std::span<const double> estimate, std::span<const double> found, int count) {
   const std::vector<int> list = most_popular(estimate, count), right = most_popular(found, count);
   return std::ranges::is_permutation(list, right);
 }
@@ -170,8 +170,8 @@ Serving::Serving(const LayerPricer& pricer, const ServingSetup& setup)
       home_(uniform_placement(static_cast<int>(pricer.shape().layer.experts), pricer.shape().parallel.ep)) {
   const LayerShape& layer = pricer.shape().layer;
   const int ep = pricer.shape().parallel.ep;
-  require<BadInput>(int64_t{ep} * setup.most_experts >= layer.experts,
-                    "pack: found at most {} experts on each of {} devices, expected places for {}", setup.most_experts,
+  require<BadInput>(int64_t{ep} * setup.max_experts >= layer.experts,
+                    "pack: found at most {} experts on each of {} devices, expected places for {}", setup.max_experts,
                     ep, layer.experts);
   expert_bytes_ = expert_gradient_bytes(one_expert_);
   if (setup_.costs.check_s == 0) {
@@ -219,19 +219,19 @@ PlacedLayer Serving::place(Batch& batch, int layer) const {
   if (has_estimate) {
     batch.served[layer - 1].estimates_next = true;
     const std::vector<double> estimate = batch.profile->estimate(batch.trace, layer, batch.number);
-    const std::vector<double> found = as_popularity(counts);
+    const std::vector<double> found = popularity_of_counts(counts);
     const int length = setup_.list_length;
     ++batch.result.estimated;
     batch.result.right_lists += most_popular(estimate, length) == most_popular(found, length);
     served.checks = batch.variant.fine_tunes;
-    served.places_again = served.checks && !same_popular(estimate, found, length);
+    served.places_again = served.checks && !same_most_popular(estimate, found, length);
     batch.result.placed_again += served.places_again;
-    placed.placement = place_experts(estimate, devices, setup_.most_experts);
+    placed.placement = place_experts(estimate, devices, setup_.max_experts);
   } else if (batch.variant.fine_tunes && !batch.variant.estimates) {
     served.checks = served.places_again = true;
   }
   const ExpertPlacement before = placed.placement;
-  if (served.places_again) placed.placement = place_experts(as_popularity(counts), devices, setup_.most_experts);
+  if (served.places_again) placed.placement = place_experts(popularity_of_counts(counts), devices, setup_.max_experts);
   count_swaps(placed, has_estimate ? &before : nullptr);
   placed.tokens = split_tokens(placed.placement, counts);
   return placed;

@@ -63,9 +63,9 @@ struct ServingCosts {
 };
 
 struct ServingSetup {
-  int most_experts = 4;  // limit per device (Lina, section 7.1)
-  int list_length = 2;   // length of the compared lists of popular experts: 2 k (Lina, section 5.2)
-  int64_t weight = 1;    // number of neighbouring tokens with the same experts that one token of a trace represents
+  int max_experts = 4;  // limit per device (Lina, section 7.1)
+  int list_length = 2;  // length of the compared lists of popular experts: 2 k (Lina, section 5.2)
+  int64_t weight = 1;   // number of neighbouring tokens with the same experts that one token of a trace represents
   ServingCosts costs = {};
 };
 
@@ -108,12 +108,12 @@ struct PlannedBatch {
 };
 
 /// Returns whether the `count` most popular experts are the same, in any order. If so, a placement need not change.
-bool same_popular(std::span<const double> estimate, std::span<const double> found, int count);
+bool same_most_popular(std::span<const double> estimate, std::span<const double> found, int count);
 
 class Serving {
  public:
   /// `pricer`: of a layer that serving_plan() supports, for the tokens of one rank; it must outlive the object. Throws
-  /// Unsupported as serving_plan(), Unpriced if the profile lacks a row, BadInput if `most_experts` is too small.
+  /// Unsupported as serving_plan(), Unpriced if the profile lacks a row, BadInput if `max_experts` is too small.
   Serving(const LayerPricer& pricer, const ServingSetup& setup);
 
   /// Serves all batches of a trace. `profile`: of other batches from the same source; null for variants without

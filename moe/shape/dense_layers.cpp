@@ -9,40 +9,40 @@
 
 namespace moe {
 
-int LayerSet::in(int first, int last) const {
+int LayerSet::count(int first, int last) const {
   const auto at = [&](int layer) { return is.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(is)); };
   return static_cast<int>(std::count(at(first), at(last), true));
 }
 
 LayerSet LayerSet::first(int layers) const {
-  if (none(layers)) return {};
+  if (has_none(layers)) return {};
   LayerSet cut = *this;
-  if (std::ssize(is) > layers) cut.is.resize(layers);
+  if (std::ssize(by_layer) > layers) cut.by_layer.resize(layers);
   return cut;
 }
 
 DenseLayers DenseLayers::first(int layers) const {
-  if (none(layers)) return {};
+  if (has_none(layers)) return {};
   return {LayerSet::first(layers), hidden};
 }
 
 LayerSet whole_layers(std::string_view pattern, int layers) {
   LayerSet all;
   for (int layer = 0; layer < layers && !pattern.empty(); ++layer)
-    all.is.push_back(pattern[static_cast<size_t>(layer) % pattern.size()] == '0');
+    all.by_layer.push_back(pattern[static_cast<size_t>(layer) % pattern.size()] == '0');
   return all.first(layers);
 }
 
 std::string windowed_pattern(const LayerSet& whole, int layers) {
   std::string pattern;
-  for (int layer = 0; layer < layers && !whole.none(layers); ++layer) pattern += whole.has(layer) ? '0' : '1';
+  for (int layer = 0; layer < layers && !whole.has_none(layers); ++layer) pattern += whole.has(layer) ? '0' : '1';
   return pattern;
 }
 
-DenseLayers DenseRule::of(int layers) const {
+DenseLayers DenseRule::expand(int layers) const {
   DenseLayers all{{std::vector<bool>(static_cast<size_t>(layers))}, hidden};
   for (int layer = 0; layer < layers; ++layer)
-    all.is[layer] = layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
+    all.by_layer[layer] = layer < first || (layer + 1) % every != 0 || std::ranges::find(listed, layer) != listed.end();
   return all.first(layers);
 }
 
@@ -55,9 +55,9 @@ LayerCase dense_case(const LayerCase& shape, int64_t hidden) {
   dense.layer.shared_hidden = hidden;
   const double bytes = static_cast<double>(gemms_of(shape.layer.ffn) * shape.layer.model_dim) *
                        static_cast<double>(hidden / shape.parallel.mp) * bytes_of(shape.layer.dtype);
-  require<BadInput>(bytes <= static_cast<double>(kMostBytes),
+  require<BadInput>(bytes <= static_cast<double>(kMaxBytes),
                     "dense_hidden: found {} of model-dim {}, {:.3g} bytes of weights on a rank, expected at most {}",
-                    hidden, shape.layer.model_dim, bytes, kMostBytes);
+                    hidden, shape.layer.model_dim, bytes, kMaxBytes);
   return dense;
 }
 
@@ -74,14 +74,14 @@ LayerCases::LayerCases(const LayerCase& shape, DenseLayers dense, LayerSet whole
 
 std::string count_layers(int layers, const DenseLayers& dense) {
   const std::string all = counted(layers, "layer");
-  return dense.none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.in(0, layers));
+  return dense.has_none(layers) ? all : fmt::format("{}, {} MoE", all, layers - dense.count(0, layers));
 }
 
 std::string describe_layers(int layers, const DenseLayers& dense, const LayerSet& whole, const LayerShape& layer) {
   std::string text = fmt::format("{} of {}", count_layers(layers, dense), describe(layer));
-  if (!dense.none(layers)) text += fmt::format(" and {} dense of H{}", dense.in(0, layers), dense.hidden);
-  if (!whole.none(layers))
-    text += fmt::format(", a window of {} tokens in {} of them", layer.window, layers - whole.in(0, layers));
+  if (!dense.has_none(layers)) text += fmt::format(" and {} dense of H{}", dense.count(0, layers), dense.hidden);
+  if (!whole.has_none(layers))
+    text += fmt::format(", a window of {} tokens in {} of them", layer.window, layers - whole.count(0, layers));
   return text;
 }
 

@@ -15,13 +15,13 @@ namespace moe {
 
 /// Some of a model's layers.
 struct LayerSet {
-  std::vector<bool> is;  // by layer; later layers, and the model's ends, are not among them
+  std::vector<bool> by_layer;  // by layer; later layers, and the model's ends, are not among them
 
-  bool has(int layer) const { return layer >= 0 && layer < std::ssize(is) && is[layer]; }
+  bool has(int layer) const { return layer >= 0 && layer < std::ssize(by_layer) && by_layer[layer]; }
   /// Counts those among [first, last).
-  int in(int first, int last) const;
+  int count(int first, int last) const;
   /// Returns whether none of the first `layers` layers is among them.
-  bool none(int layers) const { return in(0, layers) == 0; }
+  bool has_none(int layers) const { return count(0, layers) == 0; }
   /// Returns those of a model that has only the first `layers` layers; an empty set if there are none.
   LayerSet first(int layers) const;
   bool operator==(const LayerSet&) const = default;
@@ -61,7 +61,7 @@ struct DenseRule {
   int64_t hidden = 0;
   int first = 0, every = 1;
   std::vector<int> listed;
-  DenseLayers of(int layers) const;
+  DenseLayers expand(int layers) const;
   bool operator==(const DenseRule&) const = default;
 };
 
@@ -79,7 +79,7 @@ class LayerCases {
  public:
   /// `shape`: the case of an MoE layer, with the window if the model has one.
   LayerCases(const LayerCase& shape, DenseLayers dense, LayerSet whole);
-  const LayerCase& of(int layer) const { return cases_[layer_kind(layers_, whole_, layer)]; }
+  const LayerCase& at(int layer) const { return cases_[layer_kind(layers_, whole_, layer)]; }
   const LayerCase& dense() const { return cases_[LayerKind::dense]; }
   const LayerCase& moe() const { return cases_[LayerKind::moe]; }
   bool is_dense(int layer) const { return layers_.has(layer); }

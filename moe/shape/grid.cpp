@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr size_t kMostCandidates = 1000;  // limit for the candidates of one list
+constexpr size_t kMaxCandidates = 1000;  // limit for the candidates of one list
 
 struct Candidates {
   std::vector<int64_t> batch, heads, seq, model_dim, hidden;
@@ -34,7 +34,7 @@ struct Candidates {
           capacity_factor.size(), ffn.size(), top_k.size(), std::max<size_t>(1, ranks.size()),
           std::max<size_t>(1, mp.size()), std::max<size_t>(1, esp.size())})
       product *= static_cast<double>(size);
-    return static_cast<int64_t>(std::min(product, 2.0 * kMostGridLayers));
+    return static_cast<int64_t>(std::min(product, 2.0 * kMaxGridLayers));
   }
 };
 
@@ -43,7 +43,7 @@ template <class Value, class Read>
 std::vector<Value> values_of(const TableReader& table, std::string_view key, Read read) {
   const ConfigValue& found = table.value(key);
   if (found.kind != ConfigKind::list) return {read(found)};
-  if (found.items.size() > kMostCandidates) table.fail(found, key, fmt::format("at most {}", kMostCandidates));
+  if (found.items.size() > kMaxCandidates) table.fail(found, key, fmt::format("at most {}", kMaxCandidates));
   std::vector<Value> values;
   for (const ConfigValue& item : table.list(key)) {
     const Value value = read(item);
@@ -108,9 +108,9 @@ void check_scales(const TableReader& table, const Candidates& candidates) {
   for (const double scale : candidates.hidden_scale)
     for (const int64_t model_dim : candidates.model_dim) {
       const double hidden = scale * static_cast<double>(model_dim);
-      if (hidden < 1 || hidden != std::floor(hidden) || hidden * static_cast<double>(most) > kSizeLimits.most)
+      if (hidden < 1 || hidden != std::floor(hidden) || hidden * static_cast<double>(most) > kSizeLimits.max)
         table.fail("hidden_scale", fmt::format("{} of model_dim {}", scale, model_dim),
-                   fmt::format("a whole hidden size from 1 to {}", kSizeLimits.most));
+                   fmt::format("a whole hidden size from 1 to {}", kSizeLimits.max));
     }
 }
 
@@ -137,9 +137,9 @@ std::vector<int64_t> per_esp_or_whole(const TableReader& table, std::string_view
   const auto values = sizes_of(table, shard);
   const int64_t most = largest_esp(candidates);
   for (const int64_t value : values)
-    if (value * most > static_cast<int64_t>(kSizeLimits.most))
+    if (value * most > static_cast<int64_t>(kSizeLimits.max))
       table.fail(shard, fmt::format("{} (of {} x esp {})", value * most, value, most),
-                 fmt::format("at most {}", kSizeLimits.most));
+                 fmt::format("at most {}", kSizeLimits.max));
   return values;
 }
 
@@ -221,7 +221,7 @@ GridLayer layer_at(const Candidates& c, int64_t index) {
 
 Grid read_whole(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "source", "cluster", "capacity_rounding", "layers", "parallel"});
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   Grid grid;
   grid.file = file.path;
   grid.name = root.name("name");
@@ -239,8 +239,8 @@ Grid read_whole(const ConfigFile& file) {
   }
   const Candidates candidates = candidates_of(table, std::move(shapes));
   const int64_t count = candidates.count();
-  if (count > kMostGridLayers)
-    root.fail("layers", fmt::format("more than {} layers", kMostGridLayers), "fewer candidates");
+  if (count > kMaxGridLayers)
+    root.fail("layers", fmt::format("more than {} layers", kMaxGridLayers), "fewer candidates");
   for (int64_t i = 0; i < count; ++i)
     grid.layers.push_back(named(layer_at(candidates, i), candidates.top_k.size() > 1));
   return grid;
@@ -248,7 +248,7 @@ Grid read_whole(const ConfigFile& file) {
 
 Grid read_sample(const ConfigFile& file) {
   const TableReader root(file, {"schema", "name", "of", "only"});
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   const ConfigFile whole = read_toml(find_config("grids", root.name("of")));
   if (whole.root.find("of") != nullptr)
     root.fail("of", fmt::format("{}, itself a sample", root.name("of")), "a grid with layers of its own");

@@ -37,7 +37,7 @@
 
 namespace moe {
 
-inline constexpr int64_t kMostGridLayers = 1'000'000;
+inline constexpr int64_t kMaxGridLayers = 1'000'000;
 
 struct GridLayer {
   /// For example "B1-h8-L256-M1024-H2048-f1.2-gpt"; "fnone" means that no token is dropped. The name ends in "-k2" if
@@ -57,7 +57,7 @@ struct Grid {
 };
 
 /// Reads a grid's file. Throws BadInput "FILE:LINE: key: found ..., expected ..." for any error, for unknown keys, and
-/// for more than kMostGridLayers layers.
+/// for more than kMaxGridLayers layers.
 Grid read_grid(const std::string& path);
 
 /// Returns the paths of the files that a grid was read from: two for a sample, with the whole grid's file last.

@@ -91,7 +91,7 @@ GroupNetworks networks_of(const Groups& groups) {
 
 namespace {
 
-constexpr int kMostPlaced = 1 << 20;
+constexpr int kMaxPlaced = 1 << 20;
 constexpr EnumArray<Expansion, std::string_view, 3> kExpansionNames{"horizontal", "vertical", "open"};
 constexpr std::array<std::string_view, 4> kPriority{"EP", "PP", "CP", "DP"};
 constexpr std::array<TrafficConflict, 4> kConflicts{{
@@ -118,11 +118,11 @@ void check(const PlacementRequest& r) {
   int64_t ranks = 1;
   for (const auto& [name, size] : {std::pair{"tp", r.tp}, {"ep", r.ep}, {"cp", r.cp}, {"pp", r.pp}, {"dp", r.dp}}) {
     require<BadInput>(size >= 1, "{}: found {}, expected a whole number >= 1", name, size);
-    ranks = std::min<int64_t>(ranks * size, int64_t{kMostPlaced} + 1);
+    ranks = std::min<int64_t>(ranks * size, int64_t{kMaxPlaced} + 1);
   }
-  require<BadInput>(ranks <= kMostPlaced,
+  require<BadInput>(ranks <= kMaxPlaced,
                     "tp x ep x cp x pp x dp: found {} x {} x {} x {} x {}, expected at most {} ranks", r.tp, r.ep, r.cp,
-                    r.pp, r.dp, kMostPlaced);
+                    r.pp, r.dp, kMaxPlaced);
   require<BadInput>(r.ranks_per_node >= 1, "ranks per node: found {}, expected a whole number >= 1", r.ranks_per_node);
   require<BadInput>(r.ranks_per_node % r.tp == 0, "tp = {} does not divide ranks per node = {}: TP/SP stays in a node",
                     r.tp, r.ranks_per_node);

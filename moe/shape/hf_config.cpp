@@ -16,8 +16,8 @@ namespace moe {
 namespace {
 
 constexpr int64_t kAssumedSeq = 4096;  // tokens of a sample if the model's context is longer than this
-constexpr Limits kLayerCounts{.least = 1, .most = 10'000};
-constexpr Limits kLengthLimits{.least = 1, .most = 1e12};
+constexpr Limits kLayerCounts{.min = 1, .max = 10'000};
+constexpr Limits kLengthLimits{.min = 1, .max = 1e12};
 constexpr std::string_view kTextConfig = "text_config";
 constexpr std::string_view kNested[] = {"attn_config", "ffn_config", "rope_parameters"};
 
@@ -111,7 +111,7 @@ class FamilyKeys {
   std::vector<int> layer_numbers(std::string_view key, int layers) const {
     std::vector<int> numbers;
     for (const ConfigValue& item : list(key))
-      numbers.push_back(static_cast<int>(table_.integer_of(item, key, {.least = 0, .most = 1.0 * layers - 1})));
+      numbers.push_back(static_cast<int>(table_.integer_of(item, key, {.min = 0, .max = 1.0 * layers - 1})));
     return numbers;
   }
   /// Reads a list that names one of `words` for each layer. Returns their indices in `words`; empty if the key is
@@ -180,10 +180,10 @@ class FamilyKeys {
 
 // Reads the part of a head that has rotary positions, and how they are stretched to longer contexts.
 void read_rotary_share(const FamilyKeys& keys, PublishedModel& m) {
-  constexpr Limits kShares{.most = 1, .above = 0};
+  constexpr Limits kShares{.max = 1, .above = 0};
   m.rotary_share = keys.family().rotary_share;
   if (keys.has("rotary_dim") && !m.latent)
-    m.rotary_share = static_cast<double>(keys.integer("rotary_dim", {.least = 1, .most = 1.0 * m.head_dim})) /
+    m.rotary_share = static_cast<double>(keys.integer("rotary_dim", {.min = 1, .max = 1.0 * m.head_dim})) /
                      static_cast<double>(m.head_dim);
   for (const std::string_view key : {"partial_rotary_factor", "rope_parameters.partial_rotary_factor"})
     if (keys.has(key)) m.rotary_share = keys.real(key, kShares);
@@ -218,7 +218,7 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
   m.gated_attention = f.gated_attention;
   if (f.qk_norm_key.empty() || keys.flag(f.qk_norm_key)) m.qk_norm = f.qk_norm;
   if (f.rope_theta.empty()) return;
-  constexpr Limits kThetaLimits{.most = 1e12, .above = 1};
+  constexpr Limits kThetaLimits{.max = 1e12, .above = 1};
   constexpr std::string_view kNew = "rope_parameters.rope_theta";
   m.rope_theta = keys.has(kNew) ? keys.real(kNew, kThetaLimits) : keys.real(f.rope_theta, kThetaLimits);
   read_rotary_share(keys, m);
@@ -230,7 +230,7 @@ void read_attention(const FamilyKeys& keys, PublishedModel& m) {
 }
 
 // Returns the mixer that the family's rule gives a layer if the config has no list of mixers.
-Mixer other_mixer(const FamilyKeys& keys, int layer) {
+Mixer alternate_mixer(const FamilyKeys& keys, int layer) {
   const auto each = [&](int64_t period, int64_t offset) { return layer % period == offset; };
   switch (keys.family().mixers) {
     case MixerRule::alternating:
@@ -247,7 +247,7 @@ Mixer other_mixer(const FamilyKeys& keys, int layer) {
     }
     case MixerRule::attention_period: {
       const int64_t period = keys.integer("attn_layer_period");
-      const int64_t offset = keys.integer("attn_layer_offset", {.least = 0, .most = 1.0 * period - 1});
+      const int64_t offset = keys.integer("attn_layer_offset", {.min = 0, .max = 1.0 * period - 1});
       return each(period, offset) ? Mixer::attention : keys.family().linear;
     }
     case MixerRule::uniform:
@@ -304,7 +304,7 @@ void read_mixers(const FamilyKeys& keys, int layers, PublishedModel& m) {
   if (f.mixers == MixerRule::attn_type_list && m.mixers.empty()) numbers("attn_type_list", f.linear, Mixer::attention);
   if (!m.mixers.empty()) keys.has("full_attention_interval");
   for (int layer = static_cast<int>(m.mixers.size()); layer < layers; ++layer)
-    m.mixers.push_back(other_mixer(keys, layer));
+    m.mixers.push_back(alternate_mixer(keys, layer));
   if (m.count_of(Mixer::gated_delta) > 0)
     m.gated_delta = {.key_heads = keys.integer("linear_num_key_heads"),
                      .value_heads = keys.integer("linear_num_value_heads"),
@@ -324,10 +324,10 @@ void read_mixers(const FamilyKeys& keys, int layers, PublishedModel& m) {
 
 void read_expert_layers(const FamilyKeys& keys, int layers, PublishedModel& m) {
   const ModelFamily& f = keys.family();
-  const int64_t first = keys.optional_integer(f.first_dense, {.least = 0, .most = 1e6}).value_or(0);
+  const int64_t first = keys.optional_integer(f.first_dense, {.min = 0, .max = 1e6}).value_or(0);
   const int64_t step = keys.optional_integer(f.step).value_or(1);
   const int64_t offset =
-      keys.optional_integer(f.offset, {.least = 0, .most = 1.0 * step - 1}).value_or(f.last_of_step ? step - 1 : 0);
+      keys.optional_integer(f.offset, {.min = 0, .max = 1.0 * step - 1}).value_or(f.last_of_step ? step - 1 : 0);
   const std::vector<int> dense = keys.layer_numbers(f.dense_list, layers);
   const std::vector<int> listed = keys.layer_numbers(f.expert_list, layers);
   const bool by_list = keys.has(f.expert_list);
@@ -349,14 +349,14 @@ void read_expert_layers(const FamilyKeys& keys, int layers, PublishedModel& m) {
 void read_experts(const FamilyKeys& keys, PublishedModel& m) {
   const ModelFamily& f = keys.family();
   m.experts = keys.integer(f.experts);
-  m.top_k = keys.integer(f.top_k, {.least = 1, .most = static_cast<double>(m.experts)});
+  m.top_k = keys.integer(f.top_k, {.min = 1, .max = static_cast<double>(m.experts)});
   m.hidden = keys.integer(f.hidden);
-  const Limits or_none{.least = 0, .most = kSizeLimits.most};
+  const Limits or_none{.min = 0, .max = kSizeLimits.max};
   if (f.shared_is_one) m.shared_hidden = m.hidden;
   if (!f.shared_hidden.empty()) m.shared_hidden = keys.optional_integer(f.shared_hidden, or_none).value_or(0);
   if (!f.shared_count.empty()) {
-    const double most = static_cast<double>(static_cast<int64_t>(kSizeLimits.most) / m.hidden);
-    m.shared_hidden = m.hidden * keys.optional_integer(f.shared_count, {.least = 0, .most = most}).value_or(0);
+    const double most = static_cast<double>(static_cast<int64_t>(kSizeLimits.max) / m.hidden);
+    m.shared_hidden = m.hidden * keys.optional_integer(f.shared_count, {.min = 0, .max = most}).value_or(0);
   }
   m.shared_gate = f.shared_gate;
   m.router_bias = f.router_bias;
@@ -364,8 +364,8 @@ void read_experts(const FamilyKeys& keys, PublishedModel& m) {
   m.selection_bias = f.always_selection_bias || keys.flag(f.selection_bias);
   m.sigmoid_gate = f.sigmoid_gate;
   m.normalized = keys.has("norm_topk_prob") ? keys.flag("norm_topk_prob") : f.normalized;
-  constexpr Limits kScales{.least = 0, .most = 1e6};
-  if (keys.has("routed_scaling_factor")) m.routed_scale = keys.real("routed_scaling_factor", {.most = 1e6, .above = 0});
+  constexpr Limits kScales{.min = 0, .max = 1e6};
+  if (keys.has("routed_scaling_factor")) m.routed_scale = keys.real("routed_scaling_factor", {.max = 1e6, .above = 0});
   for (const std::string_view key : {"router_aux_loss_coef", "aux_loss_alpha"})
     if (keys.has(key)) m.balance_loss = keys.real(key, kScales);
   m.balance_by_sample = keys.has("seq_aux") && keys.flag("seq_aux");
@@ -451,7 +451,7 @@ PublishedModel read_hf_config(const std::string& path) {
   m.family = f.name;
   const int layers = static_cast<int>(keys.integer(f.layers, kLayerCounts));
   m.model_dim = keys.integer(f.model_dim);
-  m.vocabulary = keys.integer("vocab_size", {.least = 1, .most = 1 << 30});
+  m.vocabulary = keys.integer("vocab_size", {.min = 1, .max = 1 << 30});
   m.seq = std::min(kAssumedSeq, keys.optional_integer(f.length, kLengthLimits).value_or(kAssumedSeq));
   m.norm = f.norm;
   m.norm_bias = f.norm_bias;
@@ -461,7 +461,7 @@ PublishedModel read_hf_config(const std::string& path) {
   read_windows(keys, m);
   read_experts(keys, m);
   read_expert_layers(keys, layers, m);
-  m.mtp_modules = static_cast<int>(keys.optional_integer(f.mtp, {.least = 0, .most = 1000}).value_or(0));
+  m.mtp_modules = static_cast<int>(keys.optional_integer(f.mtp, {.min = 0, .max = 1000}).value_or(0));
   read_outer(keys, root, m);
   m.ignored_keys = keys.check_other_keys();
   log_decision(fmt::format("{}: {} changes neither shape nor cost: {}", path, f.name, fmt::join(m.ignored_keys, ", ")));

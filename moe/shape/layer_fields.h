@@ -42,12 +42,12 @@ struct LayerField {
   static constexpr bool is_name = std::is_enum_v<Value> || std::same_as<Value, std::string>;
 };
 
-inline constexpr double kMostWidth = 1 << 30;  // limit of each width; check_volumes limits their products
-inline constexpr Limits kWidthLimits{.least = 1, .most = kMostWidth};
-inline constexpr Limits kOptionalWidthLimits{.least = 0, .most = kMostWidth};
-inline constexpr double kMostParts = 64;
-inline constexpr Limits kFactorLimits{.most = 1e6, .above = 0};
-inline constexpr Limits kLossLimits{.least = 0, .most = 1e3};
+inline constexpr double kMaxWidth = 1 << 30;  // limit of each width; check_volumes limits their products
+inline constexpr Limits kWidthLimits{.min = 1, .max = kMaxWidth};
+inline constexpr Limits kOptionalWidthLimits{.min = 0, .max = kMaxWidth};
+inline constexpr double kMaxParts = 64;
+inline constexpr Limits kFactorLimits{.max = 1e6, .above = 0};
+inline constexpr Limits kLossLimits{.min = 0, .max = 1e3};
 
 /// Returns `name` if a part in `parts()` has it. Throws BadInput listing the known names otherwise.
 template <auto parts>
@@ -93,7 +93,7 @@ inline constexpr std::tuple kLayerFields{
                         .member = &LayerShape::parts,
                         .help = "parts that each sample is cut into, which follow each other as micro-batches do; "
                                 "default: 1",
-                        .limits = {.least = 1, .most = kMostParts},
+                        .limits = {.min = 1, .max = kMaxParts},
                         .optional = true,
                         .mark = "parts"},
     LayerField<int64_t>{.key = "first_stage_layers",
@@ -142,7 +142,7 @@ inline constexpr std::tuple kLayerFields{
     LayerField<double>{.key = "rope_theta",
                        .member = &LayerShape::rope_theta,
                        .help = "base of rotary positions; default: 0, none",
-                       .limits = {.least = 0, .most = 1e12},
+                       .limits = {.min = 0, .max = 1e12},
                        .optional = true},
     LayerField<int64_t>{.key = "experts",
                         .member = &LayerShape::experts,

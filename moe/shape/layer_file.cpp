@@ -52,7 +52,7 @@ ParallelShape read_parallel_keys(const TableReader& table) {
 LayerFile read_layer(const std::string& path) {
   const ConfigFile file = read_toml(path);
   const TableReader root(file, with(kLayerKeys, {"schema", "name", "source", "capacity_rounding", "parallel"}));
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   LayerFile out;
   out.file = path;
   out.name = root.name("name");

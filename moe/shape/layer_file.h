@@ -49,6 +49,6 @@ LayerFile read_layer(const std::string& path);
 LayerFile find_layer(const std::string& name_or_path);
 
 /// Limits of sizes in files: a product of three sizes fits into int64_t.
-inline constexpr Limits kSizeLimits{.least = 1, .most = 1 << 20};
+inline constexpr Limits kSizeLimits{.min = 1, .max = 1 << 20};
 
 }  // namespace moe

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-constexpr Limits kLayerLimits{.least = 1, .most = 100'000};
+constexpr Limits kLayerLimits{.min = 1, .max = 100'000};
 
 std::optional<int> layers_from(const TableReader& table) {
   if (const auto layers = table.optional_integer("layers", kLayerLimits)) return static_cast<int>(*layers);
@@ -57,14 +57,14 @@ std::vector<ModelOverride> overrides_from(const TableReader& root) {
 DenseRule dense_from(const TableReader& root, int layers) {
   constexpr std::string_view kEvery = "moe_every", kFirst = "first_dense", kListed = "dense_layers",
                              kHidden = "dense_hidden";
-  const Limits numbers{.least = 0, .most = 1.0 * layers - 1};
+  const Limits numbers{.min = 0, .max = 1.0 * layers - 1};
   DenseRule dense;
-  dense.every = static_cast<int>(root.optional_integer(kEvery, {.least = 1, .most = 1.0 * layers}).value_or(1));
+  dense.every = static_cast<int>(root.optional_integer(kEvery, {.min = 1, .max = 1.0 * layers}).value_or(1));
   dense.first = static_cast<int>(root.optional_integer(kFirst, numbers).value_or(0));
   if (root.has(kListed))
     for (const ConfigValue& item : root.list(kListed))
       dense.listed.push_back(static_cast<int>(root.integer_of(item, kListed, numbers)));
-  const int found = dense.of(layers).in(0, layers);
+  const int found = dense.expand(layers).count(0, layers);
   for (const std::string_view key : {kListed, kFirst, kEvery})
     if (found == layers && root.has(key)) root.fail(root.value(key), key, "at least one MoE layer");
   if (found > 0)
@@ -141,14 +141,14 @@ std::string parallel_toml(const ParallelShape& p) {
 Model read_model(const std::string& path) {
   const ConfigFile file = read_toml(path);
   const TableReader root(file, model_keys());
-  root.integer("schema", {.least = 1, .most = 1});
+  root.integer("schema", {.min = 1, .max = 1});
   Model out;
   out.file = path;
   out.name = root.name("name");
   out.source = root.text("source", false);
   out.layers = static_cast<int>(root.integer("layers", kLayerLimits));
   out.dense = dense_from(root, out.layers);
-  out.vocabulary = root.optional_integer("vocabulary", {.least = 1, .most = 1 << 30}).value_or(0);
+  out.vocabulary = root.optional_integer("vocabulary", {.min = 1, .max = 1 << 30}).value_or(0);
   if (root.has("tied_embedding")) out.tied_embedding = root.boolean("tied_embedding");
   out.traits = traits_from(root);
   const TableReader layer = root.table("layer", kLayerKeys);
@@ -229,7 +229,7 @@ std::string model_toml(const Model& m) {
   return text + layer_toml(m.layer) + parallel_toml(m.parallel);
 }
 
-Model on_cluster(Model model, const std::string& cluster) {
+Model model_on_cluster(Model model, const std::string& cluster) {
   const ModelOverride* found = override_for(model, cluster);
   if (found == nullptr && cluster.ends_with(kFitted))
     found = override_for(model, cluster.substr(0, cluster.size() - kFitted.size()));

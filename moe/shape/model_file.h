@@ -64,6 +64,6 @@ std::string model_toml(const Model& model);
 
 /// Returns the model with its override for that cluster applied, if it has one, and without overrides. A profile that
 /// was fitted on a cluster (kFitted) counts as that cluster.
-Model on_cluster(Model model, const std::string& cluster);
+Model model_on_cluster(Model model, const std::string& cluster);
 
 }  // namespace moe

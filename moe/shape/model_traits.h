@@ -32,9 +32,9 @@ struct ModelTrait {
   Limits limits = {};
 };
 
-inline constexpr Limits kShareLimits{.most = 1, .above = 0};
-inline constexpr Limits kScaleLimits{.most = 1e6, .above = 0};
-inline constexpr Limits kCountLimits{.least = 0, .most = 1e12};
+inline constexpr Limits kShareLimits{.max = 1, .above = 0};
+inline constexpr Limits kScaleLimits{.max = 1e6, .above = 0};
+inline constexpr Limits kCountLimits{.min = 0, .max = 1e12};
 
 inline constexpr std::tuple kModelTraits{ModelTrait<bool>{"qk_norm", &ModelTraits::qk_norm},
                                          ModelTrait<bool>{"qkv_bias", &ModelTraits::qkv_bias},

@@ -110,7 +110,7 @@ Weights feed_forward(const PublishedModel& m, int64_t hidden, bool bias) {
 }
 
 // Returns the weights of router and shared expert, which every token of an MoE layer uses.
-Weights beside_experts(const PublishedModel& m) {
+Weights router_and_shared_weights(const PublishedModel& m) {
   const double width = number(m.model_dim), experts = number(m.experts);
   Weights w{width * experts, 0};
   if (m.router_bias) w.vectors += experts;
@@ -163,7 +163,7 @@ DenseRule dense_rule(const PublishedModel& m) {
   if (m.dense_count() == 0) return rule;
   rule.hidden = m.dense_hidden;
   const int layers = m.layers();
-  const auto fits = [&](const DenseRule& r) { return r.of(layers).is == m.dense_layers; };
+  const auto fits = [&](const DenseRule& r) { return r.expand(layers).by_layer == m.dense_layers; };
   DenseRule first = rule;
   first.first = static_cast<int>(std::ranges::find(m.dense_layers, false) - m.dense_layers.begin());
   if (fits(first)) return first;
@@ -188,7 +188,7 @@ int PublishedModel::count_of(Mixer mixer) const { return static_cast<int>(std::r
 
 ModelCounts count_model(const PublishedModel& m) {
   const double layers = m.layers(), dense_layers = m.dense_count(), moe_layers = layers - dense_layers;
-  const Weights expert = feed_forward(m, m.hidden, m.expert_bias), beside = beside_experts(m);
+  const Weights expert = feed_forward(m, m.hidden, m.expert_bias), beside = router_and_shared_weights(m);
   Weights shared;  // weights that every token uses
   double scores = 0;
   for (const Mixer mixer : m.mixers) {
@@ -226,7 +226,7 @@ std::vector<std::string> replaced_mixers(const PublishedModel& m) {
   return mixers;
 }
 
-std::vector<std::string> left_out_of_plans(const PublishedModel& m) {
+std::vector<std::string> unplanned_properties(const PublishedModel& m) {
   std::vector<std::string> lines;
   const auto add = [&](bool present, const std::string& line) {
     if (present) lines.push_back(line);
@@ -298,7 +298,7 @@ PublishedModel published_model(const Model& model) {
   const LayerSet whole = whole_layers(model.windowed_layers, model.layers);
   for (int layer = 0; layer < model.layers; ++layer)
     out.mixers.push_back(l.window > 0 && !whole.has(layer) ? Mixer::windowed : Mixer::attention);
-  out.dense_layers = model.dense.of(model.layers).is;
+  out.dense_layers = model.dense.expand(model.layers).by_layer;
   out.dense_layers.resize(out.mixers.size());
   out.model_dim = l.model_dim;
   out.vocabulary = model.vocabulary;

@@ -92,7 +92,7 @@ ModelCounts count_model(const PublishedModel& model);
 /// windows are not replaced; chunked windows are, although they cost less.
 std::vector<std::string> replaced_mixers(const PublishedModel& model);
 /// Returns a line for each property of the published model that plans omit or replace.
-std::vector<std::string> left_out_of_plans(const PublishedModel& model);
+std::vector<std::string> unplanned_properties(const PublishedModel& model);
 
 /// Returns the model that plans use: one sample of `seq` tokens, dropless, with attention in every layer.
 Model planned_model(const PublishedModel& model);

@@ -13,14 +13,14 @@
 namespace moe {
 namespace {
 
-static_assert(in_enum_order(kFfnParts, &FfnPart::ffn));
+static_assert(is_in_enum_order(kFfnParts, &FfnPart::ffn));
 
 constexpr EnumArray<Norm, Named<Norm>, 5> kNorms{{{{"by-ffn", Norm::by_ffn},
                                                    {"none", Norm::none},
                                                    {"layernorm", Norm::layernorm},
                                                    {"rmsnorm", Norm::rmsnorm},
                                                    {"post-layernorm", Norm::post_layernorm}}}};
-static_assert(in_enum_order(kNorms, &Named<Norm>::value));
+static_assert(is_in_enum_order(kNorms, &Named<Norm>::value));
 
 constexpr std::array<Named<bool>, 2> kPlacements{{{"esp-inside", false}, {"ep-inside", true}}};
 
@@ -30,20 +30,20 @@ constexpr EnumArray<Rounding, Named<Rounding>, 6> kRoundings{{{{"ragged", Roundi
                                                                {"deepspeed", Rounding::deepspeed},
                                                                {"megatron", Rounding::megatron},
                                                                {"lcm", Rounding::lcm}}}};
-static_assert(in_enum_order(kRoundings, &Named<Rounding>::value));
+static_assert(is_in_enum_order(kRoundings, &Named<Rounding>::value));
 
 constexpr EnumArray<Recompute, Named<Recompute>, 3> kRecomputes{
     {{{"none", Recompute::none}, {"selective", Recompute::selective}, {"full", Recompute::full}}}};
-static_assert(in_enum_order(kRecomputes, &Named<Recompute>::value));
+static_assert(is_in_enum_order(kRecomputes, &Named<Recompute>::value));
 
 constexpr EnumArray<CpExchange, Named<CpExchange>, 2> kCpExchanges{
     {{{"allgather", CpExchange::allgather}, {"ring", CpExchange::ring}}}};
-static_assert(in_enum_order(kCpExchanges, &Named<CpExchange>::value));
+static_assert(is_in_enum_order(kCpExchanges, &Named<CpExchange>::value));
 
 constexpr EnumArray<Offload, Named<Offload>, 2> kOffloads{{{{"none", Offload::none}, {"experts", Offload::experts}}}};
-static_assert(in_enum_order(kOffloads, &Named<Offload>::value));
+static_assert(is_in_enum_order(kOffloads, &Named<Offload>::value));
 
-constexpr int kMostRanks = 1 << 24;
+constexpr int kMaxRanks = 1 << 24;
 
 void require_divides(int64_t part, int64_t whole, std::string_view part_name, std::string_view whole_name) {
   require<BadInput>(part >= 1 && whole % part == 0, "{} = {} does not divide {} = {}", part_name, part, whole_name,
@@ -105,9 +105,8 @@ void check_ring(const LayerShape& l) {
 }
 
 void complete_parallel(ParallelShape& p, const LayerShape& layer) {
-  require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMostRanks,
-                    "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node,
-                    kMostRanks);
+  require<BadInput>(int64_t{p.nodes} * p.ranks_per_node <= kMaxRanks,
+                    "nodes x ranks per node: found {} x {}, expected at most {}", p.nodes, p.ranks_per_node, kMaxRanks);
   const int ranks = p.ranks();
   require_positive(p.pp, "pp");
   require_divides(p.pp, ranks, "pp", "ranks");

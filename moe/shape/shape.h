@@ -130,7 +130,7 @@ CpExchange cp_exchange_from(std::string_view name, std::string_view where);
 /// The states that ZeRO shards over the replicas of a weight: over DP in the dense part, over EDP in the experts.
 /// (MoNTA, Table 3, prints d for both, although experts have N_EDP replicas.)
 ///   0 nothing   1 optimizer states   2 gradients too   3 weights too
-inline constexpr int kMostZeroStage = 3;
+inline constexpr int kMaxZeroStage = 3;
 
 /// The framework whose rules decide the states and activations that a rank keeps (memory_rules in moe/plan/memory.h).
 enum class Trainer : uint8_t { moetune, megatron, deepspeed, torchtitan };
@@ -145,7 +145,7 @@ struct ParallelShape {
   int cp = 1;                                            // ranks that share each sample: context parallelism
   CpExchange cp_exchange = CpExchange::allgather;        // how CP ranks exchange keys and values
   bool ep_inside = false;
-  int zero = 0;                           // ZeRO stage, 0 to kMostZeroStage
+  int zero = 0;                           // ZeRO stage, 0 to kMaxZeroStage
   Recompute recompute = Recompute::none;  // what the backward recomputes
   Offload offload = Offload::none;        // what the host's memory keeps
   Trainer trainer = Trainer::moetune;

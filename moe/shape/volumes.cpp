@@ -12,16 +12,16 @@ namespace {
 
 double bytes_per_element(const LayerCase& c) { return bytes_of(c.layer.dtype); }
 
-// Checks that a product of factors, each at least 1, is at most kMostBytes.
+// Checks that a product of factors, each at least 1, is at most kMaxBytes.
 void check_product(std::string_view what, std::initializer_list<int64_t> factors) {
   int64_t product = 1;
   bool counted = true;
   for (const int64_t factor : factors)
-    counted = counted && !__builtin_mul_overflow(product, factor, &product) && product <= kMostBytes;
+    counted = counted && !__builtin_mul_overflow(product, factor, &product) && product <= kMaxBytes;
   if (counted) return;
   std::string found;
   for (const int64_t factor : factors) found += fmt::format("{}{}", found.empty() ? "" : " x ", factor);
-  bad_input("{}: found {}, expected a product of at most {}", what, found, kMostBytes);
+  bad_input("{}: found {}, expected a product of at most {}", what, found, kMaxBytes);
 }
 
 // Returns the number of columns in the largest of `parts` shards of M columns.
@@ -37,7 +37,7 @@ void check_volumes(const LayerCase& c) {
   check_product("heads x batch x seq x seq", {l.heads, l.batch, l.seq, l.seq});
   check_product("top-k x batch x seq", {l.top_k, l.batch, l.seq});
   check_product("mp x experts", {c.parallel.mp, l.experts});
-  const Heads most = most_heads(c);
+  const Heads most = max_heads(c);
   check_product("weights of attention (2 x model-dim x a head's x a rank's heads of q and kv) x bytes of an element",
                 {2, l.model_dim, head_width(l), most.query + most.key_value, bytes});
   check_product("batch x seq x heads x head-dim x bytes of an element",
@@ -60,10 +60,10 @@ void check_volumes(const LayerCase& c) {
     check_product("weights of the shared expert (GEMMs x model-dim x shared-hidden) x bytes of an element",
                   {gemms_of(l.ffn), l.model_dim, l.shared_hidden / c.parallel.mp, bytes});
   const double rows = capacity_exact(c);
-  require<BadInput>(rows * static_cast<double>(l.experts * l.model_dim * bytes) <= static_cast<double>(kMostBytes),
+  require<BadInput>(rows * static_cast<double>(l.experts * l.model_dim * bytes) <= static_cast<double>(kMaxBytes),
                     "capacity-factor: found {} x top-k {} x batch {} x seq {}, {:.3g} rows an expert of model-dim {}, "
                     "expected at most {} bytes in all",
-                    l.capacity_factor.value_or(1), l.top_k, l.batch, l.seq, rows, l.model_dim, kMostBytes);
+                    l.capacity_factor.value_or(1), l.top_k, l.batch, l.seq, rows, l.model_dim, kMaxBytes);
 }
 
 Rows chunk_rows(int64_t total, int chunks, int chunk) {
@@ -140,7 +140,7 @@ MoeVolumes moe_volumes(const LayerCase& c, double rows) {
   return v;
 }
 
-Heads most_heads(const LayerCase& c) {
+Heads max_heads(const LayerCase& c) {
   const auto share = [&](int64_t heads) { return (heads + c.parallel.mp - 1) / c.parallel.mp; };
   const LayerShape& l = c.layer;
   const int64_t kv = share(l.kv_heads);
@@ -152,7 +152,7 @@ HeadColumns head_columns(const LayerShape& l, const Heads& heads) {
           heads.query * value_width(l)};
 }
 
-HeadColumns most_columns(const LayerCase& c) { return head_columns(c.layer, most_heads(c)); }
+HeadColumns max_columns(const LayerCase& c) { return head_columns(c.layer, max_heads(c)); }
 
 std::array<Projection, 5> projections(const LayerShape& l, const Heads& heads) {
   const HeadColumns columns = head_columns(l, heads);
@@ -178,7 +178,7 @@ static int64_t weights_of(const LayerShape& l, const Heads& heads, Chosen chosen
 }
 
 double attention_flops(const LayerCase& c) {
-  const int64_t weights = weights_of(c.layer, most_heads(c), [](const Projection&) { return true; });
+  const int64_t weights = weights_of(c.layer, max_heads(c), [](const Projection&) { return true; });
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights) + scores_flops(c);
 }
 
@@ -196,22 +196,22 @@ static double seen_tokens(const LayerCase& c) {
 
 double scores_flops(const LayerCase& c) {
   const double pairs = static_cast<double>(mp_tokens(c)) * seen_tokens(c);
-  const HeadColumns columns = most_columns(c);
+  const HeadColumns columns = max_columns(c);
   return kFlopsPerMac * pairs * static_cast<double>(columns.query + columns.mixed);
 }
 
 double keys_values_flops(const LayerCase& c) {
-  const int64_t weights = weights_of(c.layer, most_heads(c), [](const Projection& p) { return p.of_keys; });
+  const int64_t weights = weights_of(c.layer, max_heads(c), [](const Projection& p) { return p.of_keys; });
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) * static_cast<double>(weights);
 }
 
 double out_flops(const LayerCase& c) {
   return kFlopsPerMac * static_cast<double>(mp_tokens(c)) *
-         static_cast<double>(most_columns(c).mixed * c.layer.model_dim);
+         static_cast<double>(max_columns(c).mixed * c.layer.model_dim);
 }
 
 double cp_bytes(const LayerCase& c) {
-  const HeadColumns columns = most_columns(c);
+  const HeadColumns columns = max_columns(c);
   return static_cast<double>(c.layer.batch * c.layer.seq) * static_cast<double>(columns.key + columns.value) *
          bytes_per_element(c);
 }
@@ -221,11 +221,11 @@ double mp_bytes(const LayerCase& c) {
 }
 
 int64_t attention_parameters(const LayerCase& c) {
-  return weights_of(c.layer, most_heads(c), [](const Projection& p) { return !p.alike; });
+  return weights_of(c.layer, max_heads(c), [](const Projection& p) { return !p.is_replicated; });
 }
 
 int64_t latent_parameters(const LayerShape& l) {
-  return weights_of(l, {}, [](const Projection& p) { return p.alike; }) + l.q_lora_rank + l.kv_lora_rank;
+  return weights_of(l, {}, [](const Projection& p) { return p.is_replicated; }) + l.q_lora_rank + l.kv_lora_rank;
 }
 
 int64_t shared_parameters(const LayerCase& c) {
@@ -238,7 +238,7 @@ double shared_flops(const LayerCase& c) {
 
 int64_t attention_biases(const LayerCase& c) {
   if (!c.layer.bias) return 0;
-  const Heads most = most_heads(c);
+  const Heads most = max_heads(c);
   return (most.query + 2 * most.key_value) * head_width(c.layer) + columns(c, c.parallel.mp);
 }
 
@@ -296,7 +296,7 @@ int64_t expert_gradient_bytes(const LayerCase& c) {
 double step_flops(const LayerCase& shape, const ModelDepth& depth) {
   const LayerShape& l = shape.layer;
   const auto width = static_cast<double>(l.model_dim);
-  const int whole = l.window > 0 ? depth.whole.in(0, depth.layers) : depth.layers;
+  const int whole = l.window > 0 ? depth.whole.count(0, depth.layers) : depth.layers;
   const auto seen =  // the mean over layers
       static_cast<double>(whole * l.seq + (depth.layers - whole) * std::min(l.window, l.seq)) / depth.layers;
   const auto weights = weights_of(l, {l.heads, l.kv_heads}, [](const Projection&) { return true; });
@@ -304,7 +304,7 @@ double step_flops(const LayerCase& shape, const ModelDepth& depth) {
       static_cast<double>(weights) + seen * static_cast<double>(attention_width(l) + mixed_width(l));
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
-  const int dense = depth.dense.in(0, depth.layers);
+  const int dense = depth.dense.count(0, depth.layers);
   double macs = (depth.layers - dense) * (attention + gate + experts) + width * static_cast<double>(depth.vocabulary);
   if (dense > 0) macs += dense * (attention + gemms_of(l.ffn) * width * static_cast<double>(depth.dense.hidden));
   const double tokens = static_cast<double>(mp_tokens(shape) * shape.parallel.replicas()) * depth.micro_batches;

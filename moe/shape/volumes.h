@@ -9,8 +9,8 @@
 namespace moe {
 
 /// Limit of the elements or bytes of a rank's layer. Numbers up to it are exact in both int64_t and double.
-inline constexpr int64_t kMostBytes = int64_t{1} << 53;
-/// Throws BadInput naming the fields whose product is more than kMostBytes.
+inline constexpr int64_t kMaxBytes = int64_t{1} << 53;
+/// Throws BadInput naming the fields whose product is more than kMaxBytes.
 void check_volumes(const LayerCase& c);
 
 /// The rows [begin, end) of the T_rank rows.
@@ -66,20 +66,20 @@ MoeVolumes moe_volumes(const LayerCase& c, double rows);
 struct Heads {
   int64_t query = 0, key_value = 0;
 };
-Heads most_heads(const LayerCase& c);
+Heads max_heads(const LayerCase& c);
 
 /// Numbers of columns of queries, keys, values and the heads' output (`mixed`).
 struct HeadColumns {
   int64_t query = 0, key = 0, value = 0, mixed = 0;
 };
 HeadColumns head_columns(const LayerShape& layer, const Heads& heads);
-HeadColumns most_columns(const LayerCase& c);  // columns of the rank with the most heads
+HeadColumns max_columns(const LayerCase& c);  // columns of the rank with the most heads
 
 /// A product of rows with a weight of attention that has `in` rows and `out` columns; in = 0: no such product.
 struct Projection {
   int64_t in = 0, out = 0;
-  bool of_keys = false;  // computes keys or values
-  bool alike = false;    // replicated on all ranks of a stage; else sharded over MP
+  bool of_keys = false;        // computes keys or values
+  bool is_replicated = false;  // replicated on all ranks of a stage; else sharded over MP
   int64_t elements() const { return in * out; }
 };
 /// Returns the projections of these heads: W_q, W_k, W_v and W_o. For latent attention: from the tokens to the latents

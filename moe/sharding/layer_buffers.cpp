@@ -12,31 +12,31 @@ class LayerBuffers::Maker {
   Maker(LayerBuffers& buffers, const RankShape& shape, Phase phase, const PhaseBuffers* before, bool last)
       : all_(buffers),
         s_(shape),
-        b_(buffers.of(phase)),
+        b_(buffers.phase_buffers(phase)),
         before_(before),
         forward_(phase == Phase::forward),
         last_(last) {}
 
   void make() {
     const int64_t before_own = (s_.tokens.first - s_.mp_group().first) * m();
-    const bool scattered = held() < all();                                             // sharded, MP > 1
-    const bool gathers = !s_.traits().gathers_tokens() && s_.gated_tokens() > held();  // replicated, ESP > 1
-    b_.input = before_ ? before_->output : own("input", {held(), m()});
+    const bool scattered = held_tokens() < all();                                             // sharded, MP > 1
+    const bool gathers = !s_.traits().gathers_tokens() && s_.gated_tokens() > held_tokens();  // replicated, ESP > 1
+    b_.input = before_ ? before_->output : own("input", {held_tokens(), m()});
     b_.mp_input =
         !scattered ? b_.input : all_.make(forward_ ? Lifetime::kept : Lifetime::input_sum, "mp input", {all(), m()});
     b_.mp_partial = dense("mp partial", {all(), m()}, scattered ? kUnread : kRead);
     const bool gated = !s_.is_dense() && !gathers;
-    b_.hidden = scattered ? dense("hidden", {held(), m()}, gated ? kRead : kUnread) : b_.mp_partial;
+    b_.hidden = scattered ? dense("hidden", {held_tokens(), m()}, gated ? kRead : kUnread) : b_.mp_partial;
     if (s_.is_dense()) return make_feed_forward(scattered);
     const int64_t tokens = s_.gated_tokens();
     if (s_.traits().gathers_tokens()) {
-      b_.output = output("output", {held(), m()});
+      b_.output = output("output", {held_tokens(), m()});
       b_.gate_input = b_.hidden.part(before_own, {tokens, m()});
       b_.moe_output = b_.output.part(before_own, {tokens, m()});
     } else if (gathers) {
       b_.gate_input = dense("gate input", {tokens, m()}, kRead);
       b_.moe_output = output("gated output", {tokens, m()});
-      b_.output = b_.moe_output.part(s_.esp * held() * m(), {held(), m()});
+      b_.output = b_.moe_output.part(s_.esp * held_tokens() * m(), {held_tokens(), m()});
     } else {
       b_.gate_input = b_.hidden;
       b_.output = b_.moe_output = output("output", {tokens, m()});
@@ -56,11 +56,11 @@ class LayerBuffers::Maker {
   // A dense layer's feed-forward is sharded over MP as attention is, and its tokens are gathered and scattered alike.
   void make_feed_forward(bool scattered) {
     b_.shared_in = scattered ? moe("shared in", {all(), m()}, kRead) : b_.hidden;
-    b_.output = output("output", {held(), m()});
+    b_.output = output("output", {held_tokens(), m()});
     b_.shared_out = scattered ? moe("shared out", {all(), m()}, kUnread) : b_.output;
   }
 
-  int64_t held() const { return s_.held.count; }
+  int64_t held_tokens() const { return s_.held_tokens.count; }
   int64_t all() const { return s_.mp_tokens(); }
   int64_t m() const { return s_.model_dim(); }
 
@@ -97,7 +97,7 @@ LayerBuffers::LayerBuffers(const RankShape& s, const LayerMemory& pass, MemorySp
       dtype_(s.dtype()),
       wire_(wire_type(s.shape.layer)) {
   for (const Phase phase : {Phase::forward, Phase::backward})
-    Maker(*this, s, phase, before ? &before->of(phase) : nullptr, last).make();
+    Maker(*this, s, phase, before ? &before->phase_buffers(phase) : nullptr, last).make();
   const bool norms = s.shape.layer.norm != Norm::none;
   const bool post = is_post(s.shape.layer.norm);
   const auto kept = [&](std::string_view name, int64_t rows) {
@@ -114,17 +114,17 @@ LayerBuffers::LayerBuffers(const RankShape& s, const LayerMemory& pass, MemorySp
 }
 
 TensorView LayerBuffers::make(Lifetime lifetime, std::string_view name, std::initializer_list<int64_t> shape) {
-  return pass_.of(lifetime).tensor(name, shape, dtype_, memory_);
+  return pass_.store(lifetime).tensor(name, shape, dtype_, memory_);
 }
 
 void LayerBuffers::fit(const RankShape& s, Phase phase, const PhaseLayouts& l) {
-  PhaseBuffers& b = of(phase);
+  PhaseBuffers& b = phase_buffers(phase);
   std::vector<std::shared_ptr<const Tensor>>& grown = grown_[phase];
   grown.clear();
   const bool forward_pass = phase == Phase::forward;
   const Lifetime meanwhile = forward_pass ? Lifetime::moe_forward : Lifetime::moe_backward;
   const auto grow = [&](Lifetime lifetime, std::string_view name, int64_t elements, DType dtype) -> TensorView {
-    return *grown.emplace_back(pass_.of(lifetime).at_least(name, elements, dtype, memory_));
+    return *grown.emplace_back(pass_.store(lifetime).grow_to(name, elements, dtype, memory_));
   };
   const auto rows = [&](std::string_view name, int64_t elements, bool read = false) {
     return grow(read && forward_pass ? Lifetime::kept : meanwhile, name, elements, dtype_);

@@ -18,7 +18,7 @@ namespace moe {
 
 struct WeightShare {
   std::array<ShardRange, 3> axes;  // this rank's share, by axis of the whole weight
-  OwnElements elements;            // own elements of this rank's part of the weight, row-major
+  ElementSelection elements;       // own elements of this rank's part of the weight, row-major
 };
 
 /// Returns share `rank` of `ranks` of a part of a weight: share_of() of axis 1, or of axis 2 if axis 1 has one element.
@@ -36,7 +36,7 @@ class LayerMemory {
     share(Lifetime::moe_backward, stores_[Lifetime::moe_forward]);
   }
   void share(Lifetime lifetime, std::shared_ptr<TensorStore> store) { stores_[lifetime] = std::move(store); }
-  TensorStore& of(Lifetime lifetime) const { return *stores_[lifetime]; }
+  TensorStore& store(Lifetime lifetime) const { return *stores_[lifetime]; }
 
  private:
   EnumArray<Lifetime, std::shared_ptr<TensorStore>, kLifetimes> stores_;
@@ -76,8 +76,8 @@ class LayerBuffers {
   /// Makes room for the rows of these layouts, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
-  PhaseBuffers& of(Phase phase) { return phase == Phase::forward ? forward : backward; }
-  const PhaseBuffers& of(Phase phase) const { return phase == Phase::forward ? forward : backward; }
+  PhaseBuffers& phase_buffers(Phase phase) { return phase == Phase::forward ? forward : backward; }
+  const PhaseBuffers& phase_buffers(Phase phase) const { return phase == Phase::forward ? forward : backward; }
 
   PhaseBuffers forward, backward;
   TensorView normed_input;      // (B L, M): what attention reads, kept for the backward

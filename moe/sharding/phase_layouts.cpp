@@ -151,7 +151,7 @@ void PhaseLayouts::put_on(MemorySpace& memory, int64_t most) {
 
 void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   const int64_t all = rank.experts.total, local = rank.experts.count;
-  const int held = rank.held_groups();
+  const int held = rank.held_group_count();
   for (int source = 0; source < gathered.streams(); ++source) {
     const Origin origin = origin_of(rank, source);
     const auto from = counts.members.begin() + (origin.member * held + origin.group) * all + rank.experts.first;

@@ -29,7 +29,7 @@ int64_t RankShape::gated_tokens() const {
   return sum;
 }
 
-int64_t in_samples(const LayerCase& c, int64_t token) {
+int64_t sample_order_index(const LayerCase& c, int64_t token) {
   const int64_t cp = c.parallel.cp, seq = c.layer.seq, own = seq / cp / c.layer.parts, piece = seq / (2 * cp);
   if (cp == 1) return token / own * seq + c.part * own + token % own;
   const int64_t group = mp_tokens(c), rank = token / group % cp, replica = token / (group * cp);
@@ -56,7 +56,7 @@ RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   s.tokens = share_of(s.mp_tokens() * p.replicas(), p.ranks(), rank);
   const auto of_mp_group = [&](int of) { return share_of(s.mp_tokens() * p.replicas(), p.replicas(), of / p.mp); };
   const FlowTraits& traits = traits_of(flow);
-  s.held = traits.holds == Tokens::own ? s.tokens : of_mp_group(rank);
+  s.held_tokens = traits.holds == Tokens::own ? s.tokens : of_mp_group(rank);
   s.gated = {traits.gates == Tokens::own ? s.tokens : of_mp_group(rank)};
   if (s.gates_esp_groups()) {
     s.gated.clear();

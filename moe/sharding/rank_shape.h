@@ -26,7 +26,7 @@ struct RankShape {
   int64_t rows = 0;                              // T_rank, padded
   int64_t head_dim = 0;
   ShardRange tokens;              // this rank's own, of all tokens: dp B L + mp B L / N_MP is the first
-  ShardRange held;                // tokens whose input and output are here: its own (sharded), or the MP group's
+  ShardRange held_tokens;         // tokens whose input and output are here: its own (sharded), or the MP group's
   std::vector<ShardRange> gated;  // runs of tokens that this rank gates; more than one in the replicated flow
   int own_group = 0;              // index of its own tokens' group among the gated ones
   ShardRange experts;             // experts of E that this EP rank holds
@@ -45,7 +45,7 @@ struct RankShape {
   int groups() const { return static_cast<int>(gated_tokens() / tokens.count); }
   const FlowTraits& traits() const { return traits_of(flow); }
   /// Return the number of held groups (this rank's own tokens or its MP group's) among the gated ones, and the first.
-  int held_groups() const { return gates_esp_groups() ? shape.parallel.mp : groups(); }
+  int held_group_count() const { return gates_esp_groups() ? shape.parallel.mp : groups(); }
   int first_held_group() const { return gates_esp_groups() ? esp * shape.parallel.mp : 0; }
   bool gates_esp_groups() const { return traits().gates == Tokens::esp_groups; }
   int gate_copies() const { return traits().gate_copies(shape.parallel); }
@@ -58,7 +58,7 @@ struct RankShape {
 /// Returns a token's number in the order of samples, from its number in the order of ranks; modulo L it is the place in
 /// its sample. The orders differ only under context parallelism: of each sample's 2 N_CP pieces, a rank has one from
 /// the front and the one as far from the back. A pass over a part of the samples has the tokens of that part alone.
-int64_t in_samples(const LayerCase& shape, int64_t token);
+int64_t sample_order_index(const LayerCase& shape, int64_t token);
 
 /// Returns one rank's part. Throws BadInput naming the field if this layer can't be run: pipeline stages, fewer
 /// key-value heads than MP ranks, the exact (unrounded) capacity.

@@ -45,7 +45,7 @@ struct Routing : RoutingShape {
   void fetch();
   void fetch_filled();
   /// Returns `filled` in the memory where it is filled: the device's, else the host's.
-  const int64_t* filled_there() const { return device.filled.size() > 0 ? device.filled.data() : filled.data(); }
+  const int64_t* filled_data() const { return device.filled.size() > 0 ? device.filled.data() : filled.data(); }
   /// Returns the number of slots of an expert of a group.
   int64_t slots() const { return rows + padding; }
   int64_t group_of(int64_t token) const { return token / group_tokens; }

@@ -100,7 +100,7 @@ void ExpertRows::update(const RowLayout& layout) {
   }
 }
 
-void ExpertRows::of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const {
+void ExpertRows::chunk_rows(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const {
   for (size_t e = 0; e < out.size(); ++e) {
     out[e] = {first_[e], first_[e]};
     for (int stream = 0; stream < layout.streams(); ++stream) {
@@ -161,7 +161,7 @@ std::vector<int32_t> places_by_row(const RowLayout& layout, int64_t most) {
   std::vector<int32_t> places(layout.streams() * layout.experts() * most);
   const ExpertRows all(layout);
   std::vector<Rows> at(layout.experts());
-  all.of_chunk(layout, {0, layout.rows()}, at);
+  all.chunk_rows(layout, {0, layout.rows()}, at);
   for_each_run(layout, {0, layout.rows()}, at, [&](int64_t from, int64_t row, int64_t count) {
     for (int64_t i = 0; i < count; ++i) places[row + i] = static_cast<int32_t>(from / layout.model_dim() + i);
   });
@@ -170,13 +170,13 @@ std::vector<int32_t> places_by_row(const RowLayout& layout, int64_t most) {
 
 }  // namespace
 
-RowPlaces::RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t most_rows)
-    : reader(by), most(most_rows), places(memory, layout.streams() * layout.experts() * most_rows) {
-  places.from_host(find_places(layout, reader, most).data());
+RowPlaces::RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t max_rows)
+    : reader(by), max(max_rows), places(memory, layout.streams() * layout.experts() * max_rows) {
+  places.from_host(find_places(layout, reader, max).data());
 }
 
 void RowPlaces::send_table(const RowLayout& layout, MemorySpace& memory) {
-  require_fits(layout, most);
+  require_fits(layout, max);
   const std::vector<int32_t> numbers = place_table(layout);
   if (table.size() == 0) table = Array<int32_t>(memory, static_cast<int64_t>(numbers.size()));
   table.from_host(numbers.data());
@@ -193,7 +193,7 @@ std::vector<int32_t> place_table(const RowLayout& layout) {
   for_each_cell(layout, [&](int stream, int64_t e) { add(layout.count(stream, e)); });
   std::vector<Rows> whole(layout.experts());
   const ExpertRows all(layout);
-  all.of_chunk(layout, {0, layout.rows()}, whole);
+  all.chunk_rows(layout, {0, layout.rows()}, whole);
   for (const Rows& of_expert : whole) add(of_expert.begin);
   add(all.total());
   for (int chunk = 0; chunk < layout.degree(); ++chunk)

@@ -27,13 +27,13 @@ class RowLayout;
 enum class RowReader : uint8_t { order, experts };
 
 struct RowPlaces {
-  /// Finds the places for the layout's present counts. No cell ever has more than `most_rows` rows.
-  RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t most_rows);
+  /// Finds the places for the layout's present counts. No cell ever has more than `max_rows` rows.
+  RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t max_rows);
   /// Sends place_table(), from which a kernel finds the places for other counts.
   void send_table(const RowLayout& layout, MemorySpace& memory);
 
   RowReader reader;
-  int64_t most;
+  int64_t max;
   Array<int32_t> places, table;
 };
 
@@ -144,7 +144,7 @@ class ExpertRows {
   void update(const RowLayout& layout);
   int64_t total() const { return first_.back(); }
   /// Sets `out`, by expert, to the rows that count as `rows` of T_rank.
-  void of_chunk(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const;
+  void chunk_rows(const RowLayout& layout, Rows rows, std::vector<Rows>& out) const;
 
  private:
   std::vector<int64_t> first_;

@@ -21,7 +21,7 @@ namespace moe {
 namespace {
 
 // A chain has at most one chunked link of each kind.
-constexpr size_t kMostLinks = [] {
+constexpr size_t kMaxLinks = [] {
   size_t kinds = 0;
   for (int kind = 0; kind < kTaskKinds; ++kind) kinds += is_chunked(static_cast<TaskKind>(kind)) ? 1 : 0;
   return kinds;
@@ -245,7 +245,7 @@ double PhaseBound::outside(int lane, BoundedDegrees degrees) const {
   double seconds = 0;
   for (size_t i = 0; i < chain.size(); ++i) {
     if (is_here(chain[i]) || (beside && i == outermost)) return seconds;
-    seconds += is_chunked(chain[i].kind) ? load(chain[i], degrees).least : dense(chain[i]);
+    seconds += is_chunked(chain[i].kind) ? load(chain[i], degrees).min : dense(chain[i]);
   }
   return beside ? seconds : std::numeric_limits<double>::infinity();
 }
@@ -260,8 +260,8 @@ PhaseBound::Load PhaseBound::load(const BoundShape::Link& link, BoundedDegrees d
   const int degree = degrees.exact;
   const bool exact = pricer_.shape().rounding == Rounding::exact;
   if (degree == 0) {
-    const double largest = exact ? rows / degrees.least : std::ceil(rows / degrees.least);
-    const LeastSeconds least = pricer_.in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
+    const double largest = exact ? rows / degrees.min : std::ceil(rows / degrees.min);
+    const MinSeconds least = pricer_.seconds_in_parts(link.kind, shape_.phase, rows, largest, schedule_.flow);
     return {least.all, least.one};
   }
   if (exact) {
@@ -285,7 +285,7 @@ PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> lin
       on.behind = 0;
       found = true;
     } else {
-      (found ? on.behind : on.before) += loads[i].least;
+      (found ? on.behind : on.before) += loads[i].min;
     }
   }
   return on;
@@ -296,7 +296,7 @@ PhaseBound::LaneLoad PhaseBound::lane_load(std::span<const BoundShape::Link> lin
 // each of these takes at least the seconds of the link's shortest part. So the three add up for any lane.
 PhaseBound::Term PhaseBound::segment(std::span<const BoundShape::Link> links, std::span<const Load> loads) const {
   double path = 0;
-  for (const Load& load : loads) path += load.least;
+  for (const Load& load : loads) path += load.min;
   Term most{path, name_of(LaneKind::compute)};
   for (size_t lane = 0; lane < shape_.lanes.size(); ++lane) {
     const LaneLoad on = lane_load(links, loads, lane);
@@ -356,7 +356,7 @@ PhaseBound::Term PhaseBound::moe_part(std::span<const BoundShape::Link> chain, s
 // whatever slices.
 PhaseBound::Term PhaseBound::bound(BoundedDegrees degrees) const {
   const auto& chain = moe_chain(degrees);
-  std::array<Load, kMostLinks> loads;
+  std::array<Load, kMaxLinks> loads;
   double on_gradient_lane = gradients_ + beside_gradients_;
   for (size_t i = 0; i < chain.size(); ++i) {
     loads[i] = load(chain[i], degrees);
@@ -403,7 +403,7 @@ double PhaseBound::contended(std::span<const BoundShape::Link> chain, std::span<
   for (const auto& link : shape_.beside_sum) add_work(beside, work(link, dense(link)));
   if (shape_.gradient_lane >= 0 && degrees.gradients && schedule_.gradients != GradientPolicy::after)
     add_work(beside, work({TaskKind::gradient, shape_.gradient_lane, false, 1}, gradients_));
-  return least_contended_seconds(pricer_.profile().contention, stretches, beside);
+  return min_contended_seconds(pricer_.profile().contention, stretches, beside);
 }
 
 // All tasks from the first link of lane a on begin no earlier than the first task of lane a: a lane's tasks follow its
@@ -470,10 +470,10 @@ Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds) {
 
 PhaseBound::Term PhaseBound::degree_free() const { return bound({}); }
 PhaseBound::Term PhaseBound::at(int degree) const { return bound({.exact = degree}); }
-double PhaseBound::from(int degree) const { return bound({.least = degree}).seconds; }
-double PhaseBound::pass_from(int degree) const { return bound({.least = degree, .gradients = false}).seconds; }
+double PhaseBound::from(int degree) const { return bound({.min = degree}).seconds; }
+double PhaseBound::pass_from(int degree) const { return bound({.min = degree, .gradients = false}).seconds; }
 
-Bound lesser_phases(const Bound& one, const Bound& other) {
+Bound min_phases(const Bound& one, const Bound& other) {
   const Bound& forward = other.forward_s < one.forward_s ? other : one;
   const Bound& backward = other.backward_s < one.backward_s ? other : one;
   return {forward.forward_s, backward.backward_s, forward.forward_term, backward.backward_term};
@@ -486,7 +486,7 @@ Bound degree_free_bound(const Schedule& schedule, const LayerPricer& pricer) {
   if (!schedule.variants.empty()) {
     Bound least = degree_free_bound(*schedule.variants.front(), pricer);
     for (const Schedule* variant : schedule.variants.subspan(1))
-      least = lesser_phases(least, degree_free_bound(*variant, pricer));
+      least = min_phases(least, degree_free_bound(*variant, pricer));
     return least;
   }
   const BoundShape forward = bound_shape(schedule, pricer.outline(), Phase::forward);

@@ -91,7 +91,7 @@ Crossings crossings_of(const PassTasks& pass, std::span<const double> seconds);
 /// The degrees for which a bound holds: `exact` or, if that is 0, all from `least` on. `gradients`: whether gradients
 /// are included.
 struct BoundedDegrees {
-  int exact = 0, least = 1;
+  int exact = 0, min = 1;
   bool gradients = true;
 };
 
@@ -128,11 +128,11 @@ class PhaseBound {
 
  private:
   struct Load {
-    double all, least;  // seconds of all parts, and of the shortest
+    double all, min;  // seconds of all parts, and of the shortest
   };
   Load load(const BoundShape::Link& link, BoundedDegrees degrees) const;
   const std::vector<BoundShape::Link>& moe_chain(BoundedDegrees degrees) const {
-    return std::max(degrees.exact, degrees.least) == 1 ? shape_.one : shape_.several;
+    return std::max(degrees.exact, degrees.min) == 1 ? shape_.one : shape_.several;
   }
   double dense(const BoundShape::Link& link) const;
   bool is_on(const BoundShape::Link& link, int lane) const;
@@ -167,7 +167,7 @@ class PhaseBound {
 };
 
 /// Returns the smaller of two bounds for each phase.
-Bound lesser_phases(const Bound& one, const Bound& other);
+Bound min_phases(const Bound& one, const Bound& other);
 
 /// Returns a lower bound for all degrees and gradient splits of the schedule or, if it chooses among variants, of all
 /// variants. The backward includes a recomputed forward.

@@ -70,8 +70,8 @@ void add_work(std::vector<LaneWork>& works, const LaneWork& work) {
   works.push_back(work);
 }
 
-double least_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
-                               std::span<const LaneWork> beside) {
+double min_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
+                             std::span<const LaneWork> beside) {
   std::vector<double> gains;
   for (const LaneWork& work : beside) gains.push_back(work.seconds);
   for (const auto& stretch : stretches)
@@ -90,7 +90,7 @@ namespace {
 
 constexpr double kRounding = 1e-9;  // smaller cells count as rounding errors
 constexpr double kNoGain = 1e-15;   // relative to the largest gain
-constexpr int kMostPivots = 1000;
+constexpr int kMaxPivots = 1000;
 
 // The tableau of the simplex method: one row per row of the program, each with a slack variable, then the row of gains.
 // The last column has the limits.
@@ -187,7 +187,7 @@ double maximum(const LinearProgram& program, std::span<const double> gains) {
   if (std::ranges::none_of(gains, [](double gain) { return gain > 0; })) return 0;
   Tableau tableau(program, gains);
   double most = 0;
-  for (int pivots = 0; pivots < kMostPivots && tableau.improve(); ++pivots) {
+  for (int pivots = 0; pivots < kMaxPivots && tableau.improve(); ++pivots) {
     std::vector<double> x = tableau.corner();
     make_feasible(program, x);
     most = std::max(most, product(gains, x));

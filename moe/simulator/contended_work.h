@@ -19,8 +19,8 @@ void add_work(std::vector<LaneWork>& works, const LaneWork& work);
 
 /// Returns a lower bound on the seconds of all work. Stretches follow each other; works in a stretch may overlap if
 /// their lanes differ, and works of `beside` may overlap with any stretch.
-double least_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
-                               std::span<const LaneWork> beside);
+double min_contended_seconds(const Contention& contention, std::span<const std::vector<LaneWork>> stretches,
+                             std::span<const LaneWork> beside);
 
 /// A small linear program, solved by Dantzig's simplex method.
 struct LinearProgram {

@@ -23,7 +23,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 }  // namespace
 
 FluidReplay::FluidReplay(const Structure& structure, const GroupNetworks& networks, const Contention& contention)
-    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
+    : slowdowns_(contention, max_at_once(checked(structure), networks)) {
   const size_t lanes = structure.lanes.size();
   place_.resize(structure.tasks.size());
   for (const Lane& lane : structure.lanes)
@@ -55,7 +55,7 @@ struct FluidReplay::PlainClock {
   const double* seconds;
   double *starts, *ends;
 
-  Time of(uint32_t task) const { return seconds[task]; }
+  Time duration(uint32_t task) const { return seconds[task]; }
   static bool takes_time(Time time) { return time > 0; }
   static bool runs(Time end) { return end != kNever; }
   static Time never() { return kNever; }
@@ -83,7 +83,7 @@ struct FluidReplay::LineClock {
   double steepest;
   double reach = kNever;
 
-  Time of(uint32_t task) const { return {seconds[task], slopes[task]}; }
+  Time duration(uint32_t task) const { return {seconds[task], slopes[task]}; }
   static bool takes_time(Time time) { return time.value > 0; }
   static bool runs(Time end) { return end.value != kNever; }
   static Time never() { return {kNever, 0}; }
@@ -129,7 +129,7 @@ class FluidReplay::Run {
       const Time next = set_rates(now);
       if (!Clock::runs(next)) return now;
       now = next;
-      end_those_at(now);
+      end_tasks_at(now);
     }
   }
 
@@ -157,7 +157,7 @@ class FluidReplay::Run {
         while (!Clock::runs(lane.end) && lane.row < lane.rows_end && ready(rows_ + lane.row)) {
           const Row& row = rows_[lane.row];
           clock_.started(row.task, now);
-          const Time seconds = clock_.of(row.task);
+          const Time seconds = clock_.duration(row.task);
           if (Clock::takes_time(seconds)) {
             lane.end = now + seconds;
             lane.slowdown = 1;
@@ -206,7 +206,7 @@ class FluidReplay::Run {
     return next;
   }
 
-  void end_those_at(Time now) {
+  void end_tasks_at(Time now) {
     for (size_t i = 0; i < lanes_; ++i) {
       At& lane = at_[i];
       if (lane.end != now) continue;
@@ -232,7 +232,7 @@ double FluidReplay::makespan(std::span<const double> seconds, std::vector<double
   return Run(*this, clock).run();
 }
 
-LineSpan FluidReplay::along(std::span<const double> seconds, std::span<const double> slopes) const {
+LineSpan FluidReplay::replay_along(std::span<const double> seconds, std::span<const double> slopes) const {
   double steepest = 0;
   for (const double slope : slopes) steepest = std::max(steepest, std::abs(slope));
   LineClock clock{seconds.data(), slopes.data(), steepest};

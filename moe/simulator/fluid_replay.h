@@ -31,7 +31,7 @@ class FluidReplay {
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
   /// Returns the makespan if the seconds of task t are seconds[t] + step slopes[t]. It is exact: between two events all
   /// rates are constant, so ends are linear in the step as long as their order does not change.
-  LineSpan along(std::span<const double> seconds, std::span<const double> slopes) const;
+  LineSpan replay_along(std::span<const double> seconds, std::span<const double> slopes) const;
   /// Returns the times of all tasks and lanes; a lane's busy time includes slowdowns.
   Timeline timeline(std::span<const double> seconds) const;
 

@@ -14,56 +14,56 @@ namespace {
 
 // The Crossings of consecutive passes: lower bounds on the seconds from each lane or the chain before the passes to
 // each lane or the chain after them. It is a matrix over (max, +), so consecutive passes are matrix products.
-class Between {
+class LaneDelays {
  public:
-  explicit Between(size_t lanes) : size_(lanes + 1) {
-    for (auto& row : least_) row.fill(kNever);
+  explicit LaneDelays(size_t lanes) : size_(lanes + 1) {
+    for (auto& row : min_) row.fill(kNever);
   }
-  explicit Between(const Crossings& crossings) : Between(crossings.size() - 1) {
+  explicit LaneDelays(const Crossings& crossings) : LaneDelays(crossings.size() - 1) {
     for (size_t a = 0; a < size_; ++a)
-      for (size_t b = 0; b < size_; ++b) least_[a][b] = crossings[a][b];
+      for (size_t b = 0; b < size_; ++b) min_[a][b] = crossings[a][b];
     for (size_t lane = 0; lane + 1 < size_; ++lane)  // a lane that the pass does not use keeps its time
-      least_[lane][lane] = std::max(least_[lane][lane], 0.0);
+      min_[lane][lane] = std::max(min_[lane][lane], 0.0);
   }
-  double at(size_t from, size_t to) const { return least_[from][to]; }
+  double at(size_t from, size_t to) const { return min_[from][to]; }
   using Ends = std::array<double, 6>;  // at most four lanes (schedule::StageLanes) and the chain
-  void pass(Ends& ends) const {
+  void apply_to(Ends& ends) const {
     Ends next;
     next.fill(kNever);
     for (size_t a = 0; a < size_; ++a)
-      for (size_t b = 0; b < kMost; ++b) next[b] = std::max(next[b], ends[a] + least_[a][b]);
+      for (size_t b = 0; b < kMax; ++b) next[b] = std::max(next[b], ends[a] + min_[a][b]);
     ends = next;
   }
-  Between then(const Between& next) const {
-    Between both = *this;
-    for (size_t a = 0; a < size_; ++a) next.pass(both.least_[a]);
+  LaneDelays followed_by(const LaneDelays& next) const {
+    LaneDelays both = *this;
+    for (size_t a = 0; a < size_; ++a) next.apply_to(both.min_[a]);
     return both;
   }
-  Between times(int count) const {
+  LaneDelays times(int count) const {
     if (count == 1) return *this;
-    const Between half = times(count / 2), even = half.then(half);
-    return count % 2 == 0 ? even : even.then(*this);
+    const LaneDelays half = times(count / 2), even = half.followed_by(half);
+    return count % 2 == 0 ? even : even.followed_by(*this);
   }
-  bool operator==(const Between&) const = default;
+  bool operator==(const LaneDelays&) const = default;
   /// Returns the elementwise minimum.
-  Between lesser(const Between& other) const {
-    Between least = *this;
+  LaneDelays minimum(const LaneDelays& other) const {
+    LaneDelays least = *this;
     for (size_t a = 0; a < size_; ++a)
-      for (size_t b = 0; b < size_; ++b) least.least_[a][b] = std::min(least_[a][b], other.least_[a][b]);
+      for (size_t b = 0; b < size_; ++b) least.min_[a][b] = std::min(min_[a][b], other.min_[a][b]);
     return least;
   }
 
  private:
-  static constexpr size_t kMost = std::tuple_size_v<Ends>;
+  static constexpr size_t kMax = std::tuple_size_v<Ends>;
   static constexpr double kNever = -std::numeric_limits<double>::infinity();
   size_t size_;
-  std::array<Ends, kMost> least_;
+  std::array<Ends, kMax> min_;
 };
 
 // Bounds of one layer's passes. The last micro-batch's backward, which sends gradients, may have another degree.
 struct LayerBounds {
-  Between forward, backward, last_backward;
-  bool alike = false;  // last_backward equals backward
+  LaneDelays forward, backward, last_backward;
+  bool is_uniform = false;  // last_backward equals backward
 };
 
 // The bounds of each kind of layer in a model.
@@ -75,9 +75,9 @@ LayerBounds layer_bounds(const Schedule& schedule, const LayerPricer& pricer, Bo
   const auto between = [&](Phase phase) {
     BoundShape shape = shapes.get(schedule, pricer.outline(), phase);
     shape.gradient_lane = -1;
-    return Between(PhaseBound(schedule, shape, pricer).crossings(degrees));
+    return LaneDelays(PhaseBound(schedule, shape, pricer).crossings(degrees));
   };
-  const Between backward = between(Phase::backward);
+  const LaneDelays backward = between(Phase::backward);
   return {between(Phase::forward), backward, backward, true};
 }
 
@@ -90,9 +90,9 @@ class Stage {
 
   void begin_chain(double at) { ends_[lanes_] = at; }
   double chain() const { return ends_[lanes_]; }
-  void pass(const Between& between) {
-    const Between::Ends before = ends_;
-    between.pass(ends_);
+  void pass(const LaneDelays& between) {
+    const LaneDelays::Ends before = ends_;
+    between.apply_to(ends_);
     for (size_t i = 0; i <= lanes_; ++i)
       if (ends_[i] > before[i]) worked_s_ = std::max(worked_s_, ends_[i]);
   }
@@ -110,7 +110,7 @@ class Stage {
 
  private:
   size_t lanes_;
-  Between::Ends ends_{};
+  LaneDelays::Ends ends_{};
   double received_s_ = 0, worked_s_ = 0;
 };
 
@@ -146,7 +146,7 @@ class ModelBound {
         send_s_[phase] = pricer.dense_seconds(TaskKind::send, phase, schedule.flow);
         receive_s_[phase] = pricer.dense_seconds(TaskKind::recv, phase, schedule.flow);
       }
-    if (!model.dense.none(model.layers)) dense_ = &pricer.dense(model.dense.hidden);
+    if (!model.dense.has_none(model.layers)) dense_ = &pricer.dense(model.dense.hidden);
   }
 
   const KindPricers& pricers() const { return pricers_; }
@@ -157,7 +157,7 @@ class ModelBound {
     bounds_ = bounds;
     stages_.assign(split_.stages, Stage(lanes_));
     sent_.assign(stages_.size(), 0);
-    ended_.assign(static_cast<size_t>(split_.chunks()) * static_cast<size_t>(model_.micro_batches), {});
+    pass_ends_.assign(static_cast<size_t>(split_.chunks()) * static_cast<size_t>(model_.micro_batches), {});
     compose_chunks();
     for (const PipelineStep& step : steps_) run(step);
     double end_s = 0;
@@ -173,28 +173,27 @@ class ModelBound {
   double busiest_s(const KindBounds& bounds) {
     bounds_ = bounds;
     compose_chunks();
-    double most_s = 0, outside_s = 0;
+    double max_s = 0, outside_s = 0;
     for (int stage = 0; stage < split_.stages; ++stage) {
       const Chunk& own = chunks_[stage];
       for (size_t lane = 0; lane < lanes_; ++lane) {
-        most_s = std::max(most_s, stage_s(stage, lane, lane));
+        max_s = std::max(max_s, stage_s(stage, lane, lane));
         const bool is_used = own.forward.at(lanes_, lane) >= 0;  // such a lane also waits for the stage's input
-        if (is_used) most_s = std::max(most_s, outside_s + stage_s(stage, lane, lanes_));
+        if (is_used) max_s = std::max(max_s, outside_s + stage_s(stage, lane, lanes_));
       }
       const bool is_last = stage + 1 == split_.stages;
-      if (stage > 0 && (alternates() || !is_last))
-        most_s = std::max(most_s, outside_s + stage_s(stage, lanes_, lanes_));
+      if (stage > 0 && (alternates() || !is_last)) max_s = std::max(max_s, outside_s + stage_s(stage, lanes_, lanes_));
       outside_s += own.forward.at(lanes_, lanes_) + own.last_backward.at(lanes_, lanes_);
       for (const size_t phase : {0, 1}) outside_s += send_s_[phase] + receive_s_[phase];
     }
-    return most_s;
+    return max_s;
   }
 
  private:
   struct Chunk {
-    Between forward, backward, last_backward;
+    LaneDelays forward, backward, last_backward;
   };
-  using Ended = EnumArray<Phase, double, 2>;  // for forward and backward
+  using PassEnds = EnumArray<Phase, double, 2>;  // for forward and backward
 
   void prepare_run() {
     steps_ = pipeline_steps(model_.order, model_.micro_batches, split_);
@@ -219,8 +218,8 @@ class ModelBound {
     const int before = model_.micro_batches - 1;
     if (alternates() && stage + 1 == split_.stages) {
       const Chunk& chunk = chunks_[stage];
-      const double pair_s = chunk.forward.then(chunk.backward).at(lane, lane);
-      return before * pair_s + chunk.forward.then(chunk.last_backward).at(lane, end);
+      const double pair_s = chunk.forward.followed_by(chunk.backward).at(lane, lane);
+      return before * pair_s + chunk.forward.followed_by(chunk.last_backward).at(lane, end);
     }
     double seconds = 0;
     for (int c = stage; c < split_.chunks(); c += split_.stages) {
@@ -259,23 +258,23 @@ class ModelBound {
       while (end < kinds.size() && kinds[end] == kinds[i]) ++end;
       const LayerBounds& layer = *bounds_[kinds[i]];
       const int count = static_cast<int>(end - i);
-      const auto backward_of = [&](const Between& own) {
-        return (pricer_.outline().recomputes ? layer.forward.then(own) : own).times(count);
+      const auto backward_of = [&](const LaneDelays& own) {
+        return (pricer_.outline().recomputes ? layer.forward.followed_by(own) : own).times(count);
       };
-      const Between forward = layer.forward.times(count), backward = backward_of(layer.backward);
-      const Between last_backward = layer.alike ? backward : backward_of(layer.last_backward);
+      const LaneDelays forward = layer.forward.times(count), backward = backward_of(layer.backward);
+      const LaneDelays last_backward = layer.is_uniform ? backward : backward_of(layer.last_backward);
       if (chunk)
-        chunk = Chunk{chunk->forward.then(forward), backward.then(chunk->backward),
-                      last_backward.then(chunk->last_backward)};
+        chunk = Chunk{chunk->forward.followed_by(forward), backward.followed_by(chunk->backward),
+                      last_backward.followed_by(chunk->last_backward)};
       else
         chunk = Chunk{forward, backward, last_backward};
     }
     return *chunk;
   }
 
-  Ended& ended(int chunk, int micro_batch) {
-    return ended_[static_cast<size_t>(chunk) * static_cast<size_t>(model_.micro_batches) +
-                  static_cast<size_t>(micro_batch)];
+  PassEnds& pass_ends(int chunk, int micro_batch) {
+    return pass_ends_[static_cast<size_t>(chunk) * static_cast<size_t>(model_.micro_batches) +
+                      static_cast<size_t>(micro_batch)];
   }
 
   // Returns the time at which a step can begin. A forward follows the forward of the previous chunk; a backward follows
@@ -284,9 +283,9 @@ class ModelBound {
   double ready(const PipelineStep& step, Stage& stage) {
     const bool forward = step.phase == Phase::forward;
     const int from = step.chunk + (forward ? -1 : 1);
-    const double own_s = forward ? 0 : ended(step.chunk, step.micro_batch)[0];
+    const double own_s = forward ? 0 : pass_ends(step.chunk, step.micro_batch)[0];
     if (from < 0 || from == split_.chunks()) return own_s;
-    const double left_s = ended(from, step.micro_batch)[step.phase];
+    const double left_s = pass_ends(from, step.micro_batch)[step.phase];
     return std::max(own_s, transfer_lane_ < 0 ? left_s : stage.receive(left_s, receive_s_[step.phase]));
   }
 
@@ -303,7 +302,7 @@ class ModelBound {
     // The end of the send may stand for the end of a forward: its backward follows tasks that wait for this message
     // anyway.
     const bool is_last = step.chunk == (forward ? split_.chunks() - 1 : 0);
-    ended(step.chunk, step.micro_batch)[step.phase] =
+    pass_ends(step.chunk, step.micro_batch)[step.phase] =
         transfer_lane_ < 0 || is_last ? stage.chain()
                                       : stage.send(static_cast<size_t>(transfer_lane_), send_s_[step.phase]);
     if (sends && step.chunk < split_.stages && gradient_lane_ >= 0) send(step.chunk, stage.first_made, stage.chain());
@@ -357,8 +356,8 @@ class ModelBound {
   KindBounds bounds_{};
   std::vector<Chunk> chunks_;
   std::vector<Stage> stages_;
-  std::vector<double> sent_;  // for each stage: the end of its gradients
-  std::vector<Ended> ended_;  // for each chunk and micro-batch: its end, or the end of its send
+  std::vector<double> sent_;         // for each stage: the end of its gradients
+  std::vector<PassEnds> pass_ends_;  // for each chunk and micro-batch: its end, or the end of its send
 };
 
 constexpr int kReplayedDegrees = 16;  // all larger degrees share one bound
@@ -370,45 +369,45 @@ class LayerPasses {
       : schedule_(schedule), pricer_(pricer), phase_(phase), shapes_(shapes) {}
 
   /// Returns the pass of one degree, by replay or, if the schedule's order is searched, by PhaseBound.
-  Between at(int degree) const {
+  LaneDelays at(int degree) const {
     if (schedule_.searched_order) return bounded({.exact = degree});
     const PassTasks& pass = shapes_.pass(schedule_, pricer_.outline(), phase_, degree);
-    return Between(crossings_of(pass, pass.seconds(pricer_)));
+    return LaneDelays(crossings_of(pass, pass.seconds(pricer_)));
   }
   /// Returns the pass of each degree; `degrees` ascend, and those above kReplayedDegrees share one pass.
-  std::vector<Between> all(std::span<const int> degrees) const {
-    std::vector<Between> passes;
+  std::vector<LaneDelays> all(std::span<const int> degrees) const {
+    std::vector<LaneDelays> passes;
     for (const int degree : degrees) {
       const bool is_beyond = degree > kReplayedDegrees && degrees.size() > 1;
-      passes.push_back(is_beyond ? bounded({.least = degree}) : at(degree));
+      passes.push_back(is_beyond ? bounded({.min = degree}) : at(degree));
       if (is_beyond) break;
     }
     return passes;
   }
   /// Returns the same, without passes that no element makes faster than another pass.
-  std::vector<Between> unbeaten(std::span<const int> degrees) const {
-    std::vector<Between> passes;
-    const auto is_beaten = [&](const Between& pass) {
-      return std::ranges::any_of(passes, [&](const Between& other) { return other.lesser(pass) == other; });
+  std::vector<LaneDelays> undominated(std::span<const int> degrees) const {
+    std::vector<LaneDelays> passes;
+    const auto is_beaten = [&](const LaneDelays& pass) {
+      return std::ranges::any_of(passes, [&](const LaneDelays& other) { return other.minimum(pass) == other; });
     };
     for (const int degree : degrees) {
       const bool is_beyond = degree > kReplayedDegrees && degrees.size() > 1;
       if (is_beyond || degree % 4 == 0) {
-        const Between beyond = bounded({.least = degree});
+        const LaneDelays beyond = bounded({.min = degree});
         if (is_beaten(beyond)) break;
         if (is_beyond) {
           passes.push_back(beyond);
           break;
         }
       }
-      if (const Between pass = at(degree); !is_beaten(pass)) passes.push_back(pass);
+      if (const LaneDelays pass = at(degree); !is_beaten(pass)) passes.push_back(pass);
     }
     return passes;
   }
 
  private:
-  Between bounded(BoundedDegrees degrees) const {
-    return Between(
+  LaneDelays bounded(BoundedDegrees degrees) const {
+    return LaneDelays(
         PhaseBound(schedule_, shapes_.get(schedule_, pricer_.outline(), phase_), pricer_).crossings(degrees));
   }
 
@@ -424,24 +423,25 @@ std::vector<LayerBounds> pairs_of(const Schedule& schedule, const LayerPasses& f
                                   EnumArray<Phase, std::span<const int>, 2> degrees) {
   std::vector<LayerBounds> pairs;
   if (schedule.degrees != DegreePolicy::apart) {
-    const std::vector<Between> forwards = forward.all(degrees[0]), backwards = backward.all(degrees[1]);
+    const std::vector<LaneDelays> forwards = forward.all(degrees[0]), backwards = backward.all(degrees[1]);
     for (size_t i = 0; i < forwards.size(); ++i) pairs.push_back({forwards[i], backwards[i], backwards[i], true});
     return pairs;
   }
-  const std::vector<Between> forwards = forward.unbeaten(degrees[0]), backwards = backward.unbeaten(degrees[1]);
-  Between last = backwards.front();
-  for (const Between& other : backwards) last = last.lesser(other);
-  for (const Between& f : forwards)
-    for (const Between& b : backwards) pairs.push_back({f, b, last, backwards.size() == 1});
+  const std::vector<LaneDelays> forwards = forward.undominated(degrees[0]),
+                                backwards = backward.undominated(degrees[1]);
+  LaneDelays last = backwards.front();
+  for (const LaneDelays& other : backwards) last = last.minimum(other);
+  for (const LaneDelays& f : forwards)
+    for (const LaneDelays& b : backwards) pairs.push_back({f, b, last, backwards.size() == 1});
   return pairs;
 }
 
 // Returns bounds that hold for all of these pairs.
-LayerBounds least_of(std::span<const LayerBounds> pairs) {
+LayerBounds min_of(std::span<const LayerBounds> pairs) {
   LayerBounds least = pairs.front();
   for (const LayerBounds& other : pairs.subspan(1))
-    least = {least.forward.lesser(other.forward), least.backward.lesser(other.backward),
-             least.last_backward.lesser(other.last_backward), false};
+    least = {least.forward.minimum(other.forward), least.backward.minimum(other.backward),
+             least.last_backward.minimum(other.last_backward), false};
   return least;
 }
 
@@ -546,13 +546,13 @@ double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const
     const LayerPricer* of = bound.pricers()[kind];
     if (of == nullptr) continue;
     pairs[kind] = pairs_of(schedule, passes(*of, Phase::forward), passes(*of, Phase::backward), degrees);
-    if (count > 1 && schedule.degrees == DegreePolicy::apart) pairs[kind] = {least_of(pairs[kind])};
+    if (count > 1 && schedule.degrees == DegreePolicy::apart) pairs[kind] = {min_of(pairs[kind])};
     count = std::max(count, pairs[kind].size());
   }
   for (const LayerKind kind : {LayerKind::dense, LayerKind::whole_dense}) {
     const LayerPricer* of = bound.pricers()[kind];
     if (of == nullptr) continue;
-    const Between backward = passes(*of, Phase::backward).at(1);
+    const LaneDelays backward = passes(*of, Phase::backward).at(1);
     pairs[kind] = {LayerBounds{passes(*of, Phase::forward).at(1), backward, backward, true}};
   }
   const auto bounds_of = [&](size_t i) {
@@ -564,12 +564,12 @@ double replayed_bound(const Schedule& schedule, const LayerPricer& pricer, const
   std::vector<std::pair<double, size_t>> order;
   for (size_t i = 0; i < count; ++i) order.emplace_back(bound.busiest_s(bounds_of(i)), i);
   std::ranges::sort(order);
-  double least_s = std::numeric_limits<double>::infinity();
+  double min_s = std::numeric_limits<double>::infinity();
   for (const auto& [busiest_s, i] : order) {
-    if (busiest_s >= least_s) break;
-    least_s = std::min(least_s, bound.run(bounds_of(i)));
+    if (busiest_s >= min_s) break;
+    min_s = std::min(min_s, bound.run(bounds_of(i)));
   }
-  return least_s;
+  return min_s;
 }
 
 }  // namespace moe

@@ -20,7 +20,7 @@ namespace moe {
 
 RankFluidReplay::RankFluidReplay(const Structure& structure, const ParallelShape& parallel,
                                  const GroupNetworks& networks, const Contention& contention)
-    : slowdowns_(contention, most_at_once(checked(structure), networks)) {
+    : slowdowns_(contention, max_at_once(checked(structure), networks)) {
   places_ = parallel.ranks() / parallel.pp;
   stages_ = rank_loops::stages_of(structure, parallel);
   layers_ = rank_loops::layers_of(structure);
@@ -136,8 +136,8 @@ class RankFluidReplay::Run {
     return static_cast<size_t>(r_.rows_[task].stage) * places_ + place;
   }
   template <class Body>
-  void each_place(uint32_t run, Body body) const {
-    r_.rows_[runs_[run].task].each_place(run, body);
+  void for_each_place(uint32_t run, Body body) const {
+    r_.rows_[runs_[run].task].for_each_place(run, body);
   }
 
   // Draws the seconds of every task on each rank.
@@ -152,7 +152,7 @@ class RankFluidReplay::Run {
         draws_.quantiles(bits_, own.data());
         for (double& seconds : own) seconds *= seconds_[task];
       }
-      if (const double* factors = stretch_.of(row.kind, row.layer, rank, rank + places_))
+      if (const double* factors = stretch_.factors(row.kind, row.layer, rank, rank + places_))
         for (uint32_t place = 0; place < places_; ++place) own[place] *= factors[place];
     }
   }
@@ -176,12 +176,12 @@ class RankFluidReplay::Run {
   void start(uint32_t run, double now) {
     Group& group = runs_[run];
     double seconds = 0;  // seconds of the slowest rank
-    each_place(run, [&](uint32_t place) { seconds = std::max(seconds, own_[at(group.task, place)]); });
+    for_each_place(run, [&](uint32_t place) { seconds = std::max(seconds, own_[at(group.task, place)]); });
     group.start_s = now;
     group.end_s = now + seconds;
-    if (seconds == 0) return let_follow(run);
+    if (seconds == 0) return start_followers(run);
     if (r_.slowdowns_.stalls()) stall(run, now);
-    each_place(run, [&](uint32_t place) {
+    for_each_place(run, [&](uint32_t place) {
       Rank& rank = ranks_[rank_of(group.task, place)];
       rank.busy += r_.slowdowns_.step(r_.rows_[group.task].resource);
       rank.runs.push_back(run);
@@ -195,7 +195,7 @@ class RankFluidReplay::Run {
     constexpr double kRounding = 1e-12;
     const uint32_t task = runs_[begun].task;
     met_.assign(1, begun);
-    each_place(begun, [&](uint32_t place) {
+    for_each_place(begun, [&](uint32_t place) {
       stalled_[at(task, place)] = 0;
       for (const uint32_t run : ranks_[rank_of(task, place)].runs) {
         if (runs_[run].end_s - now <= kRounding * now) continue;
@@ -212,7 +212,7 @@ class RankFluidReplay::Run {
   void lose_time(uint32_t run) {
     Group& group = runs_[run];
     double most = 0;
-    each_place(run, [&](uint32_t place) { most = std::max(most, stalled_[at(group.task, place)]); });
+    for_each_place(run, [&](uint32_t place) { most = std::max(most, stalled_[at(group.task, place)]); });
     group.end_s += (most - group.stalled_s) * group.slowdown;
     if (most > group.stalled_s) ends_.push({group.end_s, run, ++group.rated});
     group.stalled_s = most;
@@ -222,17 +222,17 @@ class RankFluidReplay::Run {
     Group& group = runs_[run];
     group.end_s = now;
     ++group.rated;
-    each_place(run, [&](uint32_t place) {
+    for_each_place(run, [&](uint32_t place) {
       Rank& rank = ranks_[rank_of(group.task, place)];
       rank.busy -= r_.slowdowns_.step(r_.rows_[group.task].resource);
       std::erase(rank.runs, run);
       changed_.push_back(rank_of(group.task, place));
     });
-    let_follow(run);
+    start_followers(run);
   }
 
-  void let_follow(uint32_t run) {
-    each_place(run, [&](uint32_t place) {
+  void start_followers(uint32_t run) {
+    for_each_place(run, [&](uint32_t place) {
       for (const uint32_t task : r_.rows_[runs_[run].task].followers)
         if (--waits_[at(task, place)] == 0) arriving_.push_back({task, place});
     });
@@ -243,7 +243,7 @@ class RankFluidReplay::Run {
     Group& group = runs_[run];
     group.settled = settled_;
     double slowdown = 1;
-    each_place(run, [&](uint32_t place) {
+    for_each_place(run, [&](uint32_t place) {
       const uint32_t busy = ranks_[rank_of(group.task, place)].busy;
       slowdown = std::max(slowdown, r_.slowdowns_(busy, r_.rows_[group.task].resource));
     });

@@ -42,7 +42,7 @@ class RankFluidReplay {
     }
     /// Calls body(place) for every rank of a run.
     template <class Body>
-    void each_place(uint32_t run, Body body) const {
+    void for_each_place(uint32_t run, Body body) const {
       const uint32_t group = run - first_run;
       const uint32_t first = group / group_step * group_size * group_step + group % group_step;
       for (uint32_t i = 0; i < group_size; ++i) body(first + i * group_step);

@@ -71,7 +71,7 @@ std::vector<TaskKind> routed_kinds() {
   return {dispatch, allgather, copy, expert, expert_dx, expert_dw, reducescatter, allreduce, combine, exchange};
 }
 
-constexpr double kMostStraggling = 1000;  // larger factors would cost sums of seconds too many digits
+constexpr double kMaxStraggling = 1000;  // larger factors would cost sums of seconds too many digits
 
 void check_noise(const RankNoise& noise, int ranks, int layers) {
   const double most = noise.jitter == Jitter::uniform ? 1 / std::numbers::sqrt3 : 10;
@@ -81,9 +81,8 @@ void check_noise(const RankNoise& noise, int ranks, int layers) {
   for (const Straggler& s : noise.stragglers) {
     require<BadInput>(s.rank >= 0 && s.rank < ranks, "straggler: found rank {}, expected 0 to {}", s.rank, ranks - 1);
     require<BadInput>(seen.insert(s.rank).second, "straggler: found rank {} twice, expected it once", s.rank);
-    require<BadInput>(s.factor > 0 && s.factor <= kMostStraggling,
-                      "straggler: found a factor of {}, expected one above 0 and at most {}", s.factor,
-                      kMostStraggling);
+    require<BadInput>(s.factor > 0 && s.factor <= kMaxStraggling,
+                      "straggler: found a factor of {}, expected one above 0 and at most {}", s.factor, kMaxStraggling);
   }
   const size_t loads = noise.load.size(), of_a_layer = static_cast<size_t>(ranks);
   require<BadInput>(loads == 0 || loads == of_a_layer || loads == of_a_layer * static_cast<size_t>(layers),

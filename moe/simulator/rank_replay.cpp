@@ -235,7 +235,7 @@ class RankReplay::Run {
 
   const double* stretch(const Row& row, size_t begin, size_t count) const {
     const size_t rank = first_rank(row, begin);
-    return stretch_.of(row.kind, row.layer, rank, rank + count);
+    return stretch_.factors(row.kind, row.layer, rank, rank + count);
   }
 
   void draw(const Row& row, size_t begin, size_t count) {

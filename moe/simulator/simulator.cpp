@@ -81,7 +81,7 @@ double moe_seconds(const Structure& structure, std::span<const double> end_s, Ph
   const std::vector<double> start_s = starts_of(structure, end_s);
   double begin = std::numeric_limits<double>::infinity(), end = 0;
   for (const Task& task : structure.tasks) {
-    if (task.phase != phase || task.again || !is_chunked(task.kind)) continue;
+    if (task.phase != phase || task.is_recompute || !is_chunked(task.kind)) continue;
     begin = std::min(begin, start_s[task.id]);
     end = std::max(end, end_s[task.id]);
   }

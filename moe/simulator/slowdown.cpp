@@ -68,7 +68,7 @@ double Slowdown::operator()(std::span<const int> running, int resource) const {
   return slowdown;
 }
 
-EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks) {
+EnumArray<Resource, uint32_t, kSlowed> max_at_once(const Structure& structure, const GroupNetworks& networks) {
   std::map<int, EnumArray<Resource, uint32_t, kResources>> users;  // for each stage
   EnumArray<Resource, uint32_t, kSlowed> most{};
   for (const Lane& lane : structure.lanes) {

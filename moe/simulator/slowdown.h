@@ -49,7 +49,7 @@ class Slowdown {
 
 /// Returns, for each resource, the largest number of a stage's tasks that can use it at the same time: the number of
 /// lanes with tasks on it.
-EnumArray<Resource, uint32_t, kSlowed> most_at_once(const Structure& structure, const GroupNetworks& networks);
+EnumArray<Resource, uint32_t, kSlowed> max_at_once(const Structure& structure, const GroupNetworks& networks);
 
 /// A Slowdown as a table, with a row for every combination of numbers of running tasks per resource, up to `most`.
 class SlowdownTable {

@@ -63,19 +63,19 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   for (const int layer : layers_) add_layer(layer, rank, seed, device);
   if (own.parallel.offload == Offload::experts && all_of(true) > 0) make_window(all_of(true), memory);
   for (const int layer : layers_)
-    for (Parameter& p : weights(layer, SummedOver::stage)) alike_.push_back(std::move(p));
-  if (own.parallel.ranks() > 1 && !alike_.empty())
-    alike_sums_ = Tensor({elements_of(alike_)}, sums_type(own.layer.dtype), memory);
+    for (Parameter& p : weights(layer, SummedOver::stage)) replicated_.push_back(std::move(p));
+  if (own.parallel.ranks() > 1 && !replicated_.empty())
+    replicated_sums_ = Tensor({elements_of(replicated_)}, sums_type(own.layer.dtype), memory);
   if (own.parallel.zero == 0) return;
-  if (comms_.of(GroupKind::dp).size() > 1)
-    dense_gathered_ = Tensor({most_weights(SummedOver::dp)}, own.layer.dtype, memory);
-  if (comms_.of(GroupKind::edp).size() > 1 && most_weights(SummedOver::edp) > 0)
-    experts_gathered_ = Tensor({most_weights(SummedOver::edp)}, own.layer.dtype, memory);
+  if (comms_.communicator(GroupKind::dp).size() > 1)
+    dense_gathered_ = Tensor({max_weights(SummedOver::dp)}, own.layer.dtype, memory);
+  if (comms_.communicator(GroupKind::edp).size() > 1 && max_weights(SummedOver::edp) > 0)
+    experts_gathered_ = Tensor({max_weights(SummedOver::edp)}, own.layer.dtype, memory);
 }
 
 void LayerStack::add_layer(int layer, int rank, const LayerSeed& seed, LayerDevice& device) {
   const auto [first, last] = layers_of_chunk(shape_.split(), chunk_of_layer(shape_.split(), layer));
-  RankShape place = rank_shape(cases_.of(layer), rank % cases_.moe().parallel.ranks(), shape_.flow);
+  RankShape place = rank_shape(cases_.at(layer), rank % cases_.moe().parallel.ranks(), shape_.flow);
   LayerLinks links;
   links.last = layer + 1 == last;
   const auto lend = [&](std::string_view name, TensorView all, bool experts) {
@@ -121,10 +121,10 @@ TensorView LayerStack::window(int place, int64_t elements) const {
 LayerMemory LayerStack::memory_of(int layer, int micro_batch) {
   LayerMemory memory;
   if (shape_.slots.none()) return memory;
-  const auto& held = shape_.slots.of(layer, micro_batch);
-  for (size_t l = 0; l < held.size(); ++l) {
-    if (held[l] < 0) continue;
-    std::shared_ptr<TensorStore>& slot = slots_[held[l]];
+  const auto& slots = shape_.slots.pass_slots(layer, micro_batch);
+  for (size_t l = 0; l < slots.size(); ++l) {
+    if (slots[l] < 0) continue;
+    std::shared_ptr<TensorStore>& slot = slots_[slots[l]];
     if (slot == nullptr) slot = std::make_shared<TensorStore>();
     memory.share(static_cast<Lifetime>(l), slot);
   }
@@ -134,7 +134,7 @@ LayerMemory LayerStack::memory_of(int layer, int micro_batch) {
 LayerStack::Part LayerStack::part_of(int layer, bool experts) const {
   const auto elements = [&](int of) {
     if (of < 0 || of == shape_.layers) return experts ? 0 : of < 0 ? shape_.embedding_weights : shape_.head_weights;
-    const LayerCase& c = cases_.of(of);
+    const LayerCase& c = cases_.at(of);
     return (experts ? expert_gradient_bytes(c) : gradient_bytes(c)) / bytes_of(c.layer.dtype);
   };
   Part part{0, elements(layer)};
@@ -144,7 +144,7 @@ LayerStack::Part LayerStack::part_of(int layer, bool experts) const {
   return part;
 }
 
-int64_t LayerStack::most_weights(SummedOver over) const {
+int64_t LayerStack::max_weights(SummedOver over) const {
   int64_t most = 0;
   for (const int layer : layers_) most = std::max(most, elements_of(weights(layer, over)));
   return most;
@@ -156,21 +156,21 @@ std::vector<Parameter> LayerStack::weights(int layer, SummedOver over) const {
   return weights;
 }
 
-void LayerStack::sum_alike(CommCall call) {
+void LayerStack::sum_replicated(CommCall call) {
   Math& math = front().state().math();
   const auto each = [this, &math](auto move) {
     return [this, &math, move](void* native) {
       math.use(native);
       int64_t at = 0;
-      for (const Parameter& p : alike_) {
-        move(math, p, alike_sums_.view().part(at, {p.gradient.elements()}));
+      for (const Parameter& p : replicated_) {
+        move(math, p, replicated_sums_.view().part(at, {p.gradient.elements()}));
         at += p.gradient.elements();
       }
     };
   };
   call.stream.launch(each([](Math& m, const Parameter& p, TensorView sum) { copy(m, p.gradient.flat(), sum); }));
-  const TensorView all = alike_sums_;
-  comms_.of(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
+  const TensorView all = replicated_sums_;
+  comms_.communicator(GroupKind::stage).allreduce(all.data(), all.elements(), all.dtype(), call);
   call.stream.launch(each([](Math& m, const Parameter& p, TensorView sum) {
     if (p.copies > 1) m.scale(sum, 1.0 / p.copies);
     copy(m, sum, p.gradient.flat());
@@ -191,10 +191,10 @@ void LayerStack::gather_weights(int layer, SummedOver over, Communicator& comm, 
 }
 
 // One gather per element type: norms have the layer's, a gate the type of sums.
-void LayerStack::gather_alike(Communicator& dp, CommCall call) {
+void LayerStack::gather_replicated(Communicator& dp, CommCall call) {
   MoeLayer& any = front();
   for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
-    std::vector<Parameter> of_type = alike_;
+    std::vector<Parameter> of_type = replicated_;
     std::erase_if(of_type, [&](const Parameter& p) { return p.value.dtype() != dtype; });
     if (of_type.empty()) continue;
     const auto scratch = std::make_shared<Tensor>(Tensor({elements_of(of_type)}, dtype, any.memory()));

@@ -34,7 +34,7 @@ struct RankCells {
 
   MoeLayer& front() const { return *layers.front().front(); }
   /// Returns any cell with experts; the front if the rank has no such cell.
-  MoeLayer& any() const {
+  MoeLayer& expert_cell() const {
     for (const auto& layer : layers)
       if (!layer.front()->shape().is_dense()) return *layer.front();
     return front();
@@ -57,14 +57,14 @@ class StageLinks {
 
   /// Return the communicator that sends to the next stage (forward) or the one before (backward), and the one that
   /// receives from the opposite stage; null if there is no such stage.
-  Communicator* to_next(Phase phase) const { return of(phase).out.get(); }
-  Communicator* from_before(Phase phase) const { return of(phase).in.get(); }
+  Communicator* send_link(Phase phase) const { return links(phase).out.get(); }
+  Communicator* receive_link(Phase phase) const { return links(phase).in.get(); }
 
  private:
   struct Links {
     std::unique_ptr<Communicator> out, in;
   };
-  const Links& of(Phase phase) const { return links_[phase]; }
+  const Links& links(Phase phase) const { return links_[phase]; }
 
   EnumArray<Phase, Links, 2> links_;
 };
@@ -132,7 +132,7 @@ class LayerStack {
   bool reads_host() const { return reads_host_; }
 
   /// Enqueues the sum over the stage of the gradients of all its layers' gates and norms, all of them at once.
-  void sum_alike(CommCall call);
+  void sum_replicated(CommCall call);
   /// Divides a layer's experts' gradients, after their sum, by how often they count each token (Parameter::copies).
   void count_once(int layer);
   /// Returns this rank's part of a layer's weights whose gradients are summed over those ranks.
@@ -140,14 +140,14 @@ class LayerStack {
   /// Enqueues the AllGather of those weights over `comm`, which is that of DP or of EDP (gradient_sums.h).
   void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
   /// Enqueues the AllGather over `dp` of the weights that all ranks of the stage hold, for all its layers.
-  void gather_alike(Communicator& dp, CommCall call);
+  void gather_replicated(Communicator& dp, CommCall call);
 
  private:
   /// Creates a layer's cells, one for each micro-batch, after those of the layers before it.
   void add_layer(int layer, int rank, const LayerSeed& seed, LayerDevice& device);
   /// Allocates the window and the host's gradients of offloaded experts, `expert_elements` in all layers.
   void make_window(int64_t expert_elements, MemorySpace& memory);
-  int64_t most_weights(SummedOver over) const;
+  int64_t max_weights(SummedOver over) const;
   /// Returns the memory that a layer's pass over a micro-batch shares, slot by slot.
   LayerMemory memory_of(int layer, int micro_batch);
 
@@ -161,8 +161,8 @@ class LayerStack {
   bool reads_host_ = false;
   Tensor window_, host_gradients_;  // only with offloaded experts; window_: (kWindowLayers, weights of a layer)
   Tensor dense_gathered_, experts_gathered_;           // scratch of a layer's gather, one per lane; only with ZeRO
-  std::vector<Parameter> alike_;                       // gates and norms of all layers
-  Tensor alike_sums_;                                  // scratch of the sum of their gradients
+  std::vector<Parameter> replicated_;                  // gates and norms of all layers
+  Tensor replicated_sums_;                             // scratch of the sum of their gradients
   std::map<int, std::shared_ptr<TensorStore>> slots_;  // by number of the slot
   std::vector<std::vector<std::unique_ptr<MoeLayer>>> cells_;  // [place in layers_][micro-batch]
 };

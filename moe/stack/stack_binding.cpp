@@ -9,7 +9,7 @@
 namespace moe {
 namespace {
 
-bool of_a_pass(const Task& task) { return is_of_layer(task.kind); }
+bool belongs_to_pass(const Task& task) { return is_of_layer(task.kind); }
 
 }  // namespace
 
@@ -18,7 +18,7 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
   std::vector<Structure> structures(layers * micro_batches);
   const LayerCases cases(stage_case(whole.shape), whole.dense, whole.whole);
   for (const Task& task : whole.tasks()) {
-    if (!of_a_pass(task)) continue;
+    if (!belongs_to_pass(task)) continue;
     std::vector<Task>& tasks = structures[task.layer * micro_batches + task.micro_batch].tasks;
     own_id[task.id] = static_cast<int>(tasks.size());
     tasks.push_back(task);
@@ -33,7 +33,7 @@ CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
     plan.degree_forward = whole.degree_forward;
     plan.degree_backward = whole.degree_backward;
     plan.shape =
-        part_case(cases.of(static_cast<int>(plans.size()) - 1), whole.part_of(static_cast<int>(cell % micro_batches)));
+        part_case(cases.at(static_cast<int>(plans.size()) - 1), whole.part_of(static_cast<int>(cell % micro_batches)));
     plan.groups = whole.groups;
     plan.rows = is_dense(plan.shape) ? 0 : whole.rows;
     plan.structure = std::make_shared<const Structure>(std::move(structures[cell]));
@@ -71,7 +71,7 @@ StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, 
   for (const Task& task : plan_.tasks())
     if (plan_.structure->lanes[task.lane].stage == stack.stage()) add_place(task, device);
   for (const Phase phase : {Phase::forward, Phase::backward})
-    if (stack.links().to_next(phase)) leaving_[phase] = device.make_stream("leaving the stage");
+    if (stack.links().send_link(phase)) leaving_[phase] = device.make_stream("leaving the stage");
 }
 
 void StackBinding::add_cells() {
@@ -79,7 +79,7 @@ void StackBinding::add_cells() {
     auto& cells = cells_.emplace_back();
     for (int micro_batch = 0; micro_batch < plan_.micro_batches; ++micro_batch) {
       MoeLayer& cell = stack_.cell(layer, micro_batch);
-      const Plan& own = cell_plans_.of(layer, micro_batch);
+      const Plan& own = cell_plans_.at(layer, micro_batch);
       if (cell.shape().is_dense())
         cells.push_back(std::make_unique<DenseBinding>(cell, own));
       else
@@ -115,9 +115,9 @@ void StackBinding::set_into() {
 void StackBinding::add_place(const Task& task, Device& device) {
   if (first_task_ < 0) first_task_ = task.id;
   Place& place = places_[task.id];
-  if (of_a_pass(task)) {
+  if (belongs_to_pass(task)) {
     place.cell = cells_[stack_.place_of(task.layer)][task.micro_batch].get();
-    const Plan& own = cell_plans_.of(task.layer, task.micro_batch);
+    const Plan& own = cell_plans_.at(task.layer, task.micro_batch);
     place.task = &own.tasks()[cell_plans_.own_id[task.id]];
     if (offloads()) add_window(task, place);
     return;
@@ -127,7 +127,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
   sums_experts_ |= task.kind == TaskKind::expert_gradient;
   sums_alike_ |= task.kind == TaskKind::stage_gradient;
   if (sends_gradients(task.kind) && task.kind != TaskKind::stage_gradient) place.data = summed(task);
-  if (task.kind == TaskKind::send || task.kind == TaskKind::recv) place.data = passed_on(task);
+  if (task.kind == TaskKind::send || task.kind == TaskKind::recv) place.data = boundary_tensor(task);
   const bool completes = task.kind == TaskKind::store && plan_.step.clips && completes_experts(task.layer);
   if (task.kind == TaskKind::send || completes) place.ready = device.make_event();
   if (offloads()) add_window(task, place);
@@ -162,7 +162,7 @@ TensorView StackBinding::summed(const Task& task) const {
   return all.part(begin, {end - begin});
 }
 
-TensorView StackBinding::passed_on(const Task& task) const {
+TensorView StackBinding::boundary_tensor(const Task& task) const {
   const bool sent = task.kind == TaskKind::send, forward = task.phase == Phase::forward;
   const MoeLayer& cell = stack_.cell(task.layer, task.micro_batch);
   if (forward) return sent ? cell.output() : cell.input();
@@ -186,7 +186,9 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;
   if (sends_gradients(task.kind) && data.data() != nullptr)
-    stack_.comms().of(task.group).allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
+    stack_.comms()
+        .communicator(task.group)
+        .allreduce(data.data(), data.elements(), data.dtype(), {stream, pace, place.name});
   else if (task.kind == TaskKind::fetch)
     fetch(task, stream);
   else if (task.kind == TaskKind::store)
@@ -195,7 +197,7 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
     issue_step(task, {stream, pace, place.name});
   else if (task.kind == TaskKind::recv)
     stack_.links()
-        .from_before(task.phase)
+        .receive_link(task.phase)
         ->receive(data.data(), data.bytes(), task.phase == Phase::forward ? 0 : 1, {stream, {}, place.name});
   else if (task.kind != TaskKind::send)
     model_->issue(task, {stream, pace, place.name});
@@ -222,13 +224,13 @@ void StackBinding::store(const Task& task, Stream& stream) {
 
 // Returns whether the layer's gradients are whole only after a store has begun, which sums or scales them.
 bool StackBinding::completes_experts(int layer) const {
-  if (!sums_experts_ && stack_.comms().of(GroupKind::edp).size() > 1) return true;
+  if (!sums_experts_ && stack_.comms().communicator(GroupKind::edp).size() > 1) return true;
   return std::ranges::any_of(stack_.weights(layer, SummedOver::edp), [](const Parameter& p) { return p.copies > 1; });
 }
 
 // A proxy may have several ranks in a group that has one rank, and so no task, in the real cluster. Gradients that a
 // step reads are then summed right before it, in no task's time: its layer's, or all whose squares are counted.
-void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
+void StackBinding::sum_remaining_gradients(const Task& task, Stream& stream) {
   if (task.kind == TaskKind::optimizer && !plan_.step.clips) return sum_of_layer(task.layer, stream);
   if (task.kind != TaskKind::squares) return;
   const std::vector<int>& layers = stack_.layers();
@@ -240,7 +242,7 @@ void StackBinding::sum_what_no_task_sums(const Task& task, Stream& stream) {
 
 void StackBinding::sum_of_layer(int layer, Stream& stream) {
   const CommCall call{stream, {}, "gradients that no task sums"};
-  const auto comm = [&](GroupKind group) -> Communicator& { return stack_.comms().of(group); };
+  const auto comm = [&](GroupKind group) -> Communicator& { return stack_.comms().communicator(group); };
   Communicator& stage = comm(GroupKind::stage);
   if (const LayerStack::Part dense = stack_.part_of(layer, false);
       !sums_dense_ && comm(GroupKind::dp).size() > 1 && dense.elements > 0) {
@@ -259,7 +261,7 @@ void StackBinding::sum_of_layer(int layer, Stream& stream) {
 }
 
 void StackBinding::sum_experts(int layer, Stream& stream) {
-  Communicator& edp = stack_.comms().of(GroupKind::edp);
+  Communicator& edp = stack_.comms().communicator(GroupKind::edp);
   if (sums_experts_ || edp.size() == 1 || plan_.dense.has(layer)) return;
   const TensorView own = experts_of(layer);
   edp.allreduce(own.data(), own.elements(), own.dtype(), {stream, {}, "experts' gradients that no task sums"});
@@ -274,18 +276,18 @@ void StackBinding::issue_step(const Task& task, CommCall call) {
   if (offloads() && task.kind == TaskKind::squares)
     for (const Task& store : plan_.tasks())
       if (store.kind == TaskKind::store && places_[store.id].ready) call.stream.wait(*places_[store.id].ready);
-  sum_what_no_task_sums(task, call.stream);
-  const auto dp = [&]() -> Communicator& { return stack_.comms().of(GroupKind::dp); };
+  sum_remaining_gradients(task, call.stream);
+  const auto dp = [&]() -> Communicator& { return stack_.comms().communicator(GroupKind::dp); };
   if (plan_.is_end(task.layer)) return model_->issue(task, call);
   switch (task.kind) {
     case TaskKind::stage_gradient:
-      return stack_.sum_alike(call);
+      return stack_.sum_replicated(call);
     case TaskKind::weights:
       return stack_.gather_weights(task.layer, SummedOver::dp, dp(), call);
     case TaskKind::expert_weights:
-      return stack_.gather_weights(task.layer, SummedOver::edp, stack_.comms().of(GroupKind::edp), call);
+      return stack_.gather_weights(task.layer, SummedOver::edp, stack_.comms().communicator(GroupKind::edp), call);
     case TaskKind::stage_weights:
-      return stack_.gather_alike(dp(), call);
+      return stack_.gather_replicated(dp(), call);
     default:
       break;
   }
@@ -297,15 +299,15 @@ void StackBinding::issue_step(const Task& task, CommCall call) {
     });
 }
 
-void StackBinding::settle(const Task& task, Stream& stream) {
+void StackBinding::finish_task(const Task& task, Stream& stream) {
   const Place& place = places_[task.id];
-  if (place.cell != nullptr) return place.cell->settle(*place.task, stream);
+  if (place.cell != nullptr) return place.cell->finish_task(*place.task, stream);
   if (task.kind != TaskKind::send) return;
   Stream& leaving = *leaving_[task.phase];
   stream.record(*place.ready);
   leaving.wait(*place.ready);
   stack_.links()
-      .to_next(task.phase)
+      .send_link(task.phase)
       ->send(place.data.data(), place.data.bytes(), task.phase == Phase::forward ? 1 : 0, {leaving, {}, place.name});
 }
 

@@ -19,7 +19,7 @@ namespace moe {
 /// Splits a plan into the passes of each layer over each micro-batch, as plans of that layer alone, with its own case.
 struct CellPlans {
   explicit CellPlans(const Plan& whole);
-  const Plan& of(int layer, int micro_batch) const { return plans[layer][micro_batch]; }
+  const Plan& at(int layer, int micro_batch) const { return plans[layer][micro_batch]; }
 
   std::vector<std::vector<Plan>> plans;  // [layer][micro-batch]
   std::vector<int> own_id;               // by task id: its id in its cell's plan; -1: in no layer's pass
@@ -46,7 +46,7 @@ class StackBinding : public Binding {
   StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model = nullptr);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
-  void settle(const Task& task, Stream& stream) override;
+  void finish_task(const Task& task, Stream& stream) override;
   bool can_issue_ahead() const override { return plan_.shape.layer.capacity_factor.has_value(); }
 
  private:
@@ -70,13 +70,13 @@ class StackBinding : public Binding {
   void fetch(const Task& task, Stream& stream);
   void store(const Task& task, Stream& stream);
   bool offloads() const { return plan_.shape.parallel.offload == Offload::experts; }
-  void sum_what_no_task_sums(const Task& task, Stream& stream);
+  void sum_remaining_gradients(const Task& task, Stream& stream);
   void sum_of_layer(int layer, Stream& stream);
   void sum_experts(int layer, Stream& stream);
   bool completes_experts(int layer) const;
   TensorView experts_of(int layer) const;
   /// Returns the data that leave or enter the stage in the task's phase and micro-batch.
-  TensorView passed_on(const Task& task) const;
+  TensorView boundary_tensor(const Task& task) const;
 
   LayerStack& stack_;
   ModelTasks* model_;

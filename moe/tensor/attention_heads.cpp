@@ -35,7 +35,7 @@ class ComposedHeads final : public AttentionHeads {
     for_each_tile([&](const Tile& t) {
       compute(in, t);
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(t), rows_of(in, &KeysValues::v, keys), own(out, t), keys.into(t),
+        math_.gemm(keys.score_columns(t), rows_of(in, &KeysValues::v, keys), query_rows(out, t), keys.into(t),
                    {shape_.kv_heads, t.elements(), value_dim(), queries_ * value_dim()});
       });
     });
@@ -49,17 +49,17 @@ class ComposedHeads final : public AttentionHeads {
       d_tile.scores = matrices(scratch_->d_scores, 0, t);
       const Into of_head = t.query == 0 && t.last && is_last_part() ? Into::overwrite : Into::add;
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(transpose(keys.of(t)), own(d_out, t), rows_of(d, &KeysValues::v, keys), of_head,
+        math_.gemm(transpose(keys.score_columns(t)), query_rows(d_out, t), rows_of(d, &KeysValues::v, keys), of_head,
                    {shape_.kv_heads, t.elements(), queries_ * value_dim(), value_dim()});
-        math_.gemm(own(d_out, t), transpose(rows_of(in, &KeysValues::v, keys)), keys.of(d_tile), Into::overwrite,
-                   {shape_.kv_heads, queries_ * value_dim(), value_dim(), t.elements()});
+        math_.gemm(query_rows(d_out, t), transpose(rows_of(in, &KeysValues::v, keys)), keys.score_columns(d_tile),
+                   Into::overwrite, {shape_.kv_heads, queries_ * value_dim(), value_dim(), t.elements()});
       });
-      math_.attention_softmax_backward(t.scores, d_tile.scores, scale_, seen());
+      math_.attention_softmax_backward(t.scores, d_tile.scores, scale_, mask());
       for_each_seen(t, [&](const Keys& keys) {
-        math_.gemm(keys.of(d_tile), rows_of(in, &KeysValues::k, keys), own(d.q, t), keys.into(t),
+        math_.gemm(keys.score_columns(d_tile), rows_of(in, &KeysValues::k, keys), query_rows(d.q, t), keys.into(t),
                    {shape_.kv_heads, t.elements(), dim, queries_ * dim});
-        math_.gemm(transpose(keys.of(d_tile)), own(in.q, t), rows_of(d, &KeysValues::k, keys), of_head,
-                   {shape_.kv_heads, t.elements(), queries_ * dim, dim});
+        math_.gemm(transpose(keys.score_columns(d_tile)), query_rows(in.q, t), rows_of(d, &KeysValues::k, keys),
+                   of_head, {shape_.kv_heads, t.elements(), queries_ * dim, dim});
       });
       if (of_head == Into::overwrite) clear_unseen(t, d);
     });
@@ -79,7 +79,7 @@ class ComposedHeads final : public AttentionHeads {
   struct Keys {
     int64_t place, rows, rank, row;
     // Returns the columns of these keys in the scores of a tile's first key-value head.
-    Matrix of(const Tile& t) const {
+    Matrix score_columns(const Tile& t) const {
       const int64_t height = t.scores.size(1), width = t.scores.size(2);
       return columns(t.scores.part(0, {height, width}), place - t.from, rows);
     }
@@ -94,7 +94,7 @@ class ComposedHeads final : public AttentionHeads {
     for (int64_t piece = from / piece_; piece * piece_ < to; ++piece) {
       const bool second = shape_.ranks > 1 && piece >= shape_.ranks;
       const int64_t rank = second ? pieces - 1 - piece : piece, begin = std::max(from, piece * piece_);
-      const int64_t row = sequence * own_tokens() + (second ? piece_ : 0) + begin - piece * piece_;
+      const int64_t row = sequence * local_tokens() + (second ? piece_ : 0) + begin - piece * piece_;
       body(Keys{begin, std::min(to, (piece + 1) * piece_) - begin, rank, row});
     }
   }
@@ -120,28 +120,28 @@ class ComposedHeads final : public AttentionHeads {
   // Computes a tile's softmaxes.
   void compute(const HeadInputs& in, const Tile& t) {
     for_each_seen(t, [&](const Keys& keys) {
-      math_.gemm(own(in.q, t), transpose(rows_of(in, &KeysValues::k, keys)), keys.of(t), Into::overwrite,
-                 {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, t.elements()});
+      math_.gemm(query_rows(in.q, t), transpose(rows_of(in, &KeysValues::k, keys)), keys.score_columns(t),
+                 Into::overwrite, {shape_.kv_heads, queries_ * shape_.dim, shape_.dim, t.elements()});
     });
-    math_.attention_softmax(t.scores, scale_, seen());
+    math_.attention_softmax(t.scores, scale_, mask());
   }
 
   int64_t value_dim() const { return shape_.value_width(); }
-  SeenTokens seen() const { return {shape_.causal, shape_.window}; }
+  AttentionMask mask() const { return {shape_.causal, shape_.window}; }
 
   // Returns the number of a sequence's tokens on this rank, or in this part.
-  int64_t own_tokens() const { return shape_.seq / shape_.ranks / shape_.parts; }
+  int64_t local_tokens() const { return shape_.seq / shape_.ranks / shape_.parts; }
   bool is_last_part() const { return shape_.part + 1 == shape_.parts; }
 
   // Returns the tile's rows of its query head of the first key-value head; rows_of() returns that head's keys, values.
-  Matrix own(TensorView t, const Tile& tile) const {
+  Matrix query_rows(TensorView t, const Tile& tile) const {
     const int64_t width = t.size(1), dim = width / shape_.heads;
-    return columns(t.part((tile.sequence * own_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
+    return columns(t.part((tile.sequence * local_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
                    dim);
   }
   Matrix rows_of(const HeadInputs& in, TensorView KeysValues::*of, const Keys& keys) const {
     const bool own = shape_.parts == 1 || keys.rank == shape_.part;
-    const TensorView t = own ? KeysValues{in.k, in.v}.*of : in.before[keys.rank].*of;
+    const TensorView t = own ? KeysValues{in.k, in.v}.*of : in.earlier_parts[keys.rank].*of;
     const int64_t width = t.size(1), first = shape_.parts == 1 ? keys.rank * shape_.rank_stride : 0;
     return columns(t.part(first + keys.row * width, {keys.rows, width}), 0, width / shape_.kv_heads);
   }
@@ -150,8 +150,8 @@ class ComposedHeads final : public AttentionHeads {
   // window, it is the only one that sees all keys and values that the rank's tokens see.
   template <class Body>
   void for_each_tile(Body body) {
-    const int64_t own_pieces = own_tokens() / piece_;
-    for (int64_t sequence = 0; sequence < shape_.tokens / own_tokens(); ++sequence)
+    const int64_t own_pieces = local_tokens() / piece_;
+    for (int64_t sequence = 0; sequence < shape_.tokens / local_tokens(); ++sequence)
       for (int64_t query = 0; query < queries_; ++query)
         for (int64_t piece = own_pieces - 1; piece >= 0; --piece)
           for (int64_t begin = (piece_ - 1) / tokens_ * tokens_; begin >= 0; begin -= tokens_) {

@@ -39,7 +39,7 @@ struct KeysValues {
 /// several ranks, k and v are the first rank's, followed by the others'; in a part of samples, that part's.
 struct HeadInputs {
   TensorView q, k, v;
-  std::span<const KeysValues> before = {};  // of the earlier parts
+  std::span<const KeysValues> earlier_parts = {};  // of the earlier parts
 };
 
 class AttentionHeads {

@@ -12,16 +12,16 @@
 
 namespace moe {
 
-inline constexpr float kMostFp8 = 448;
+inline constexpr float kMaxFp8 = 448;
 
 /// Rounds up to a multiple of 4: cuBLASLt reads scales, and multiplies rows, by fours.
-constexpr int64_t by_fours(int64_t count) { return (count + 3) / 4 * 4; }
+constexpr int64_t round_up_to_4(int64_t count) { return (count + 3) / 4 * 4; }
 constexpr int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
 
 /// A view of such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by:
 /// scale (block, row) if a block has one row; with `tiles`, a block has kFp8Block rows too, and scale (block of rows,
 /// block of columns). The matrix's end may cut a block off. Numbers and scales begin at multiples of 16 bytes. Without
-/// tiles there is memory for by_fours(rows) rows, of which the additional ones are undefined.
+/// tiles there is memory for round_up_to_4(rows) rows, of which the additional ones are undefined.
 struct Fp8Matrix {
   Fp8Matrix() = default;
   Fp8Matrix(uint8_t* numbers, float* their_scales, int64_t height, int64_t width, bool has_tiles = false)
@@ -29,7 +29,7 @@ struct Fp8Matrix {
         scales(their_scales),
         rows(height),
         cols(width),
-        scale_stride(by_fours(has_tiles ? fp8_blocks(width) : height)),
+        scale_stride(round_up_to_4(has_tiles ? fp8_blocks(width) : height)),
         tiles(has_tiles) {}
 
   uint8_t* data = nullptr;
@@ -41,7 +41,7 @@ struct Fp8Matrix {
 
 /// Returns the number of scales of a matrix.
 constexpr int64_t fp8_scales(int64_t rows, int64_t cols, bool tiles) {
-  return tiles ? fp8_blocks(rows) * by_fours(fp8_blocks(cols)) : fp8_blocks(cols) * by_fours(rows);
+  return tiles ? fp8_blocks(rows) * round_up_to_4(fp8_blocks(cols)) : fp8_blocks(cols) * round_up_to_4(rows);
 }
 
 /// Returns the value of an e4m3 number.

@@ -15,14 +15,14 @@ class HostCopy {
   /// Reads a device's tensor after all work that the device was given before. Blocking.
   HostCopy(TensorView t, MemorySpace& memory, Widen widen = Widen::yes);
   /// Returns the tensor itself, or the copy if a device holds it; 16-bit numbers as they are or widened.
-  TensorView view() const { return here_; }
+  TensorView view() const { return host_view_; }
   /// Sends the numbers of view() to the tensor, rounded to nearest even. Blocking.
   void send() const;
 
  private:
   MemorySpace& memory_;
-  TensorView there_, stored_, here_;          // stored_: in the type of there_
-  std::unique_ptr<std::byte[]> copy_, wide_;  // not Tensors, because those are counted as the layer's
+  TensorView device_view_, stored_, host_view_;  // stored_: in the type of there_
+  std::unique_ptr<std::byte[]> copy_, wide_;     // not Tensors, because those are counted as the layer's
 };
 
 }  // namespace moe

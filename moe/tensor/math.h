@@ -1,5 +1,5 @@
 #pragma once
-// The dense math of a layer on one device. The CPU's is done at once, on own_threads() of cores.h, and has no state.
+// The dense math of a layer on one device. The CPU's is done at once, on thread_count() of cores.h, and has no state.
 // CUDA's is queued on the stream that use() named last, as with cuBLAS' handle, so all calls of a layer must come from
 // the one thread that issues.
 #include <memory>
@@ -45,7 +45,7 @@ struct NormInput {
 };
 
 /// The tokens that an attention's token sees: all up to itself, the last `window` of these (0: all), or its sequence.
-struct SeenTokens {
+struct AttentionMask {
   bool causal = true;
   int64_t window = 0;  // 0 unless causal
 };
@@ -70,7 +70,7 @@ struct Targets {
 /// those of this step. 16-bit weights have a master copy, which takes the step and is then rounded to the weight.
 struct WeightStep {
   TensorView value, gradient;
-  OwnElements own;
+  ElementSelection own;
   TensorView master, first, second;  // for the own elements, in the sums' type; no data: not used
   OptimizerKind kind = OptimizerKind::adamw;
   double rate = 0, decay = 0;
@@ -78,10 +78,10 @@ struct WeightStep {
   double beta1 = 0, beta2 = 0, epsilon = 0;  // parameters of adamw
   double correction1 = 1, correction2 = 1;   // of adamw: 1 - beta^t
   double scale = 1;                          // factor of the gradient
-  /// The sum of squares of all gradients, in the math's memory, float64; if its root is above `most_norm`, gradients
-  /// are also multiplied by most_norm over that root. Null: gradients are not clipped.
+  /// The sum of squares of all gradients, in the math's memory, float64; if its root is above `max_norm`, gradients
+  /// are also multiplied by max_norm over that root. Null: gradients are not clipped.
   const double* squares = nullptr;
-  double most_norm = 0;
+  double max_norm = 0;
 };
 
 /// The direction of rotate().
@@ -138,9 +138,9 @@ class Math {
   virtual void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) = 0;
   /// Turns scores (n, rows, L), in place, into softmaxes of scale times the scores that a row's token sees; all other
   /// scores become 0. The rows are those of a sequence's last tokens.
-  virtual void attention_softmax(TensorView scores, double scale, SeenTokens seen) = 0;
+  virtual void attention_softmax(TensorView scores, double scale, AttentionMask mask) = 0;
   /// Sets d = scale p (d - <p, d>), in place, row by row; p is the result of attention_softmax().
-  virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, SeenTokens seen) = 0;
+  virtual void attention_softmax_backward(TensorView p, TensorView d, double scale, AttentionMask mask) = 0;
   /// Makes the heads of an attention (attention_heads.h), out of GEMMs and these softmaxes if a device has nothing
   /// better. Scores that they keep are tensors of `kept`.
   virtual std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore& kept);

@@ -10,7 +10,7 @@ TensorView TensorStore::tensor(std::string_view name, std::initializer_list<int6
   if (found == fixed_.end()) {
     Tensor made(shape, dtype, memory);
     const TensorView view = made;
-    found = fixed_.emplace(name, Fixed{std::move(made), view}).first;
+    found = fixed_.emplace(name, FixedTensor{std::move(made), view}).first;
   }
   const TensorView all = found->second.view, view(all.data(), shape, all.dtype(), all.device());
   require<WrongResult>(view.elements() == all.elements() && all.dtype() == dtype,
@@ -19,8 +19,8 @@ TensorView TensorStore::tensor(std::string_view name, std::initializer_list<int6
   return view;
 }
 
-std::shared_ptr<const Tensor> TensorStore::at_least(std::string_view name, int64_t elements, DType dtype,
-                                                    MemorySpace& memory) {
+std::shared_ptr<const Tensor> TensorStore::grow_to(std::string_view name, int64_t elements, DType dtype,
+                                                   MemorySpace& memory) {
   auto found = growing_.find(name);
   if (found == growing_.end()) found = growing_.emplace(name, nullptr).first;
   std::shared_ptr<const Tensor>& tensor = found->second;

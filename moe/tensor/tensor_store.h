@@ -17,16 +17,16 @@ class TensorStore {
   TensorView tensor(std::string_view name, std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory);
   /// Returns the tensor of this name with at least `elements`, made anew if it has fewer. A tensor that has become too
   /// small lives until the last of its users releases it.
-  std::shared_ptr<const Tensor> at_least(std::string_view name, int64_t elements, DType dtype, MemorySpace& memory);
+  std::shared_ptr<const Tensor> grow_to(std::string_view name, int64_t elements, DType dtype, MemorySpace& memory);
   /// Lends `elements` to the store under that name; their memory must outlive the store.
   void lend(std::string_view name, TensorView elements) { fixed_[std::string(name)].view = elements; }
 
  private:
-  struct Fixed {
+  struct FixedTensor {
     Tensor owned;  // empty if lent
     TensorView view;
   };
-  std::map<std::string, Fixed, std::less<>> fixed_;
+  std::map<std::string, FixedTensor, std::less<>> fixed_;
   std::map<std::string, std::shared_ptr<const Tensor>, std::less<>> growing_;
 };
 

@@ -12,7 +12,7 @@
 namespace moe {
 
 /// A selection of a tensor's elements: `count` of each `every`, from `first` on; `every` 0: all, however many.
-struct OwnElements {
+struct ElementSelection {
   int64_t first = 0, count = 0, every = 0;
 };
 
@@ -66,12 +66,12 @@ class TensorView {
 };
 
 /// Returns the same selection of a tensor with `every` above 0, unless the tensor is empty.
-inline OwnElements own_of(const OwnElements& own, TensorView tensor) {
-  return own.every == 0 ? OwnElements{0, tensor.elements(), tensor.elements()} : own;
+inline ElementSelection explicit_selection(const ElementSelection& own, TensorView tensor) {
+  return own.every == 0 ? ElementSelection{0, tensor.elements(), tensor.elements()} : own;
 }
 
 /// Returns the number of a tensor's elements that are selected.
-inline int64_t count_of(const OwnElements& own, TensorView tensor) {
+inline int64_t count_of(const ElementSelection& own, TensorView tensor) {
   return own.every == 0 ? tensor.elements() : tensor.elements() / own.every * own.count;
 }
 

@@ -36,11 +36,11 @@ class TorchHeads final : public AttentionHeads {
     in_one_line([&] {
       const auto issued_to = own_stream();
       const at::AutoGradMode recorded(true);
-      inputs_ = {of(in.q), of(in.k), of(in.v)};
+      inputs_ = {aten_view(in.q), aten_view(in.k), aten_view(in.v)};
       for (at::Tensor& input : inputs_) input.requires_grad_(true);
       mixed_ = at::scaled_dot_product_attention(inputs_[0], inputs_[1], inputs_[2], std::nullopt, 0, shape_.causal,
                                                 scale_, shape_.heads != shape_.kv_heads);
-      of(out).copy_(mixed_.detach());
+      aten_view(out).copy_(mixed_.detach());
     });
   }
 
@@ -48,10 +48,11 @@ class TorchHeads final : public AttentionHeads {
   void backward(const HeadInputs&, TensorView, TensorView d_out, const HeadInputs& d) override {
     in_one_line([&] {
       const auto issued_to = own_stream();
-      const auto found = torch::autograd::grad({std::exchange(mixed_, {})}, std::exchange(inputs_, {}), {of(d_out)});
-      of(d.q).copy_(found[0]);
-      of(d.k).copy_(found[1]);
-      of(d.v).copy_(found[2]);
+      const auto found =
+          torch::autograd::grad({std::exchange(mixed_, {})}, std::exchange(inputs_, {}), {aten_view(d_out)});
+      aten_view(d.q).copy_(found[0]);
+      aten_view(d.k).copy_(found[1]);
+      aten_view(d.v).copy_(found[2]);
     });
   }
 
@@ -92,7 +93,7 @@ class TorchHeads final : public AttentionHeads {
   }
 
   // Returns (B, heads, L, d).
-  at::Tensor of(TensorView t) const {
+  at::Tensor aten_view(TensorView t) const {
     const int64_t width = t.size(1), heads = width / shape_.dim, sequences = shape_.tokens / shape_.seq;
     return at::for_blob(t.data(), {sequences, heads, shape_.seq, shape_.dim})
         .strides({shape_.seq * width, shape_.dim, width, 1})

@@ -24,7 +24,7 @@ constexpr int kUntimedSteps = 1, kTimedSteps = 2;  // steps of each plan
 constexpr size_t kTriedPlans = 3;
 
 // Returns the plan with every task after the one before it.
-Plan one_by_one(Plan plan) {
+Plan add_one_by_one(Plan plan) {
   auto structure = std::make_shared<Structure>(*plan.structure);
   for (Task& task : structure->tasks)
     if (task.id > 0 && std::ranges::find(task.after, task.id - 1) == task.after.end())
@@ -71,7 +71,7 @@ struct TaskGroup {
   std::string row_name() const { return computes() ? moe::row_name(task_row()) : moe::row_name(comm_row()); }
   TermSample term_sample(double seconds) const {
     const TaskTerms terms = terms_of(first().kind, first().phase, plan->shape, plan->structure->flow);
-    return {terms.of_share(1.0 / first().chunks), seconds};
+    return {terms.share_terms(1.0 / first().chunks), seconds};
   }
   FitSample size_sample(double seconds) const {  // chunks may have different numbers of rows
     double bytes = 0;
@@ -104,15 +104,15 @@ std::vector<TaskGroup> groups_of_tasks(const Plan& plan) {
 LinearFit fit_of(const std::vector<FitSample>& samples, const std::string& what) {
   try {
     return fit_linear(samples, what);
-  } catch (const NoLine& none) {
+  } catch (const FitError& none) {
     return fit_without_line(samples, none.why());
   }
 }
 
 }  // namespace
 
-AutoPlan::AutoPlan(const LayerCase& shape, Communicator& everyone, std::function<bool(const Plan&)> runs)
-    : shape_(shape), everyone_(everyone), runs_(std::move(runs)) {
+AutoPlan::AutoPlan(const LayerCase& shape, Communicator& world_comm, std::function<bool(const Plan&)> runs)
+    : shape_(shape), world_comm_(world_comm), runs_(std::move(runs)) {
   const Profile profile = nominal_profile(shape_);
   const LayerPricer pricer(profile, shape_);
   for (const Schedule* schedule : profiled_schedules(shape_))
@@ -121,7 +121,7 @@ AutoPlan::AutoPlan(const LayerCase& shape, Communicator& everyone, std::function
       try {
         const LayerResult decided = LayerSearch().tune(*schedule, pricer, {.forward = degree, .backward = degree});
         Plan plan = build_plan(*schedule, shape_, decided.decision);
-        if (runs_(plan)) plans_.push_back(one_by_one(std::move(plan)));
+        if (runs_(plan)) plans_.push_back(add_one_by_one(std::move(plan)));
       } catch (const Unsupported&) {  // not for this shape; other schedules cover its tasks
       }
     }
@@ -147,10 +147,10 @@ void AutoPlan::gather(const std::vector<TaskTime>& tasks, double seconds) {
   std::vector<double> own;
   for (const TaskTime& time : tasks) own.push_back(time.end_s - time.start_s);
   own.push_back(seconds);
-  std::vector<double> all(own.size() * static_cast<size_t>(everyone_.size()));
+  std::vector<double> all(own.size() * static_cast<size_t>(world_comm_.size()));
   const auto stream = make_cpu_device()->make_stream("times of a step");
-  everyone_.allgather(own.data(), all.data(), static_cast<int64_t>(own.size() * sizeof(double)),
-                      {*stream, {}, "times of a step"});
+  world_comm_.allgather(own.data(), all.data(), static_cast<int64_t>(own.size() * sizeof(double)),
+                        {*stream, {}, "times of a step"});
   stream->synchronize();
   std::vector<double>& known = task_s_[current_];
   known.resize(tasks.size(), std::numeric_limits<double>::infinity());
@@ -236,10 +236,10 @@ void AutoPlan::begin_trying() {
   std::string text = ranked_plans();
   auto bytes = static_cast<int64_t>(text.size());
   const auto stream = make_cpu_device()->make_stream("plans of rank 0");
-  everyone_.broadcast(&bytes, sizeof bytes, 0, {*stream, {}, "plans of rank 0"});
+  world_comm_.broadcast(&bytes, sizeof bytes, 0, {*stream, {}, "plans of rank 0"});
   stream->synchronize();
   text.resize(bytes);
-  everyone_.broadcast(text.data(), bytes, 0, {*stream, {}, "plans of rank 0"});
+  world_comm_.broadcast(text.data(), bytes, 0, {*stream, {}, "plans of rank 0"});
   stream->synchronize();
   const Json document = Json::parse(text);
   for (const Json& row : document["ranking"])

@@ -418,16 +418,17 @@ void check_called_parts(const Plan& plan, const PythonParts& python) {
 bool PythonParts::has(std::string_view part) const { return std::ranges::find(parts, part) != parts.end(); }
 
 void set_called_parts(const std::shared_ptr<MoeLayer>& layer, const Plan& plan, const PythonParts& python,
-                      Communicator& everyone, const std::shared_ptr<bool>& keeps) {
+                      Communicator& world_comm, const std::shared_ptr<bool>& keeps) {
   check_called_parts(plan, python);
   const RankShape& rank = layer->shape();
   LayerParts& parts = layer->state().parts;
   if (python.has("gate"))
-    parts.gate = std::make_unique<CalledGate>(python.layer, CalledParameters(rank, everyone, python, "gate/"), keeps);
+    parts.gate = std::make_unique<CalledGate>(python.layer, CalledParameters(rank, world_comm, python, "gate/"), keeps);
   if (python.has("experts")) {
     std::vector<CalledParameters> experts;
     for (int64_t e = rank.experts.first; e < rank.experts.first + rank.experts.count; ++e)
-      experts.emplace_back(rank, layer->state().comms.of(GroupKind::edp), python, fmt::format("experts/{}/", e));
+      experts.emplace_back(rank, layer->state().comms.communicator(GroupKind::edp), python,
+                           fmt::format("experts/{}/", e));
     parts.expert = std::make_unique<CalledExperts>(python.layer, std::move(experts), keeps);
   }
   if (python.has("order")) parts.order = std::make_unique<CalledOrder>(python.layer);

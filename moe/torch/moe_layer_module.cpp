@@ -37,13 +37,13 @@ torch::Tensor shared(TensorView view, std::shared_ptr<void> owner = nullptr) {
       view.data(), sizes_of(view), [owner = std::move(owner)](void*) {}, cpu::scalar_type(view.dtype()));
 }
 
-bool shows(const torch::Tensor& tensor, TensorView view) {
+bool shares_memory(const torch::Tensor& tensor, TensorView view) {
   return tensor.defined() && tensor.data_ptr() == view.data();
 }
 
 // Likewise; `last` is the tensor of the previous call, which is used again if it still shares that memory.
 const torch::Tensor& shared(TensorView view, torch::Tensor& last, const std::shared_ptr<void>& owner = nullptr) {
-  if (!shows(last, view)) {
+  if (!shares_memory(last, view)) {
     const c10::InferenceMode no_inference(false);  // tensors made in inference mode could not be written by others
     last = shared(view, owner);
   }
@@ -112,17 +112,17 @@ struct MoeLayerModule::Noise {
 
 // The state that forward and backward share; a graph whose backward has yet to run keeps it alive.
 struct MoeLayerModule::Runner {
-  Runner(std::shared_ptr<MoeLayer> of, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses,
+  Runner(std::shared_ptr<MoeLayer> locked, const Plan& plan, std::unique_ptr<Device> on, RankLosses losses,
          std::shared_ptr<std::recursive_mutex> held)
-      : layer(std::move(of)),
+      : layer(std::move(locked)),
         binding(*layer, plan),
         device(on ? std::move(on) : make_device(layer->memory().kind())),
         executor(*device, plan.structure),
         finish(device->make_stream("gradients")),
-        alone(std::move(held)) {
+        mutex(std::move(held)) {
     const RankShape& rank = layer->shape();
     if (losses == RankLosses::averaged)
-      losses_apart = rank.held == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.replicas();
+      losses_apart = rank.held_tokens == rank.tokens ? rank.shape.parallel.ranks() : rank.shape.parallel.replicas();
     for (const Parameter& p : layer->parameters()) {
       values.push_back(with_axes(p, p.value));
       memory.push_back(is_here(values.back()) ? shared(values.back(), layer) : torch::Tensor());
@@ -132,7 +132,7 @@ struct MoeLayerModule::Runner {
 
   void sync(const std::vector<torch::Tensor>& weights);
   void keep_given();
-  torch::Tensor give(size_t weight, TensorView gradient);
+  torch::Tensor gradient_for(size_t weight, TensorView gradient);
   torch::Tensor forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights);
 
   std::shared_ptr<MoeLayer> layer;
@@ -143,17 +143,17 @@ struct MoeLayerModule::Runner {
   std::vector<TensorView> values;     // weights in the layer's memory
   std::vector<torch::Tensor> memory;  // by weight, in the CPU's memory: all tensors bound to it share its storage
   std::vector<std::array<torch::Tensor, 2>> gradients;  // of each weight; passes may alternate between two places
-  std::vector<torch::Tensor> given;                     // the last backward's gradients, which share the layer's memory
+  std::vector<torch::Tensor> given_gradients;           // the last backward's gradients, which share the layer's memory
   torch::Tensor input, output, input_gradient, output_gradient;  // all in the CPU's memory
   Noise noise;
   std::optional<Noise> repeated;  // set while a backward runs its forward again
   int losses_apart = 1;           // number of ranks over which the loss is averaged
   RunnerSeconds seconds;
-  const RunTimes* times = nullptr;                       // the executor's
-  int64_t forwards = 0, backwards = 0;                   // numbers of passes so far
-  int64_t activations = 0;                               // the forward whose activations are kept; 0: used up
-  std::function<void(const std::string&)> told_failure;  // called if a backward fails
-  std::shared_ptr<std::recursive_mutex> alone;           // held while computing; a checkpoint's backward calls forward
+  const RunTimes* times = nullptr;                     // the executor's
+  int64_t forwards = 0, backwards = 0;                 // numbers of passes so far
+  int64_t activations = 0;                             // the forward whose activations are kept; 0: used up
+  std::function<void(const std::string&)> on_failure;  // called if a backward fails
+  std::shared_ptr<std::recursive_mutex> mutex;         // held while computing; a checkpoint's backward calls forward
 };
 
 // Copies the weights' values into the layer. A weight with other memory is given the layer's; tensors that shared it
@@ -177,18 +177,18 @@ void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
 
 // If someone still holds a gradient of the last backward, it keeps its values.
 void MoeLayerModule::Runner::keep_given() {
-  for (const torch::Tensor& gradient : given)
+  for (const torch::Tensor& gradient : given_gradients)
     if (gradient.storage().use_count() > 1) move_out(gradient.storage());
-  given.clear();
+  given_gradients.clear();
 }
 
 // Returns a weight's gradient, until the next backward in the layer's own memory if that is the CPU's.
-torch::Tensor MoeLayerModule::Runner::give(size_t weight, TensorView gradient) {
+torch::Tensor MoeLayerModule::Runner::gradient_for(size_t weight, TensorView gradient) {
   auto& [last, other] = gradients[weight];
-  if (!shows(last, gradient)) std::swap(last, other);
+  if (!shares_memory(last, gradient)) std::swap(last, other);
   if (!is_here(gradient)) return read(gradient, layer->memory(), last);
-  given.push_back(shared(gradient, last, layer));
-  return given.back().variable_data();
+  given_gradients.push_back(shared(gradient, last, layer));
+  return given_gradients.back().variable_data();
 }
 
 torch::Tensor MoeLayerModule::Runner::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
@@ -224,7 +224,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     try {
       return gradients(d_output.at(0));
     } catch (const std::exception& error) {
-      if (runner_->told_failure) runner_->told_failure(line_of(error));
+      if (runner_->on_failure) runner_->on_failure(line_of(error));
       throw;
     }
   }
@@ -238,7 +238,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
   torch::autograd::variable_list gradients(const torch::Tensor& d_y) {
     require<Unsupported>(!torch::GradMode::is_enabled(),
                          "the layer's backward: found create_graph=True, and it has no derivative of its own");
-    const std::lock_guard alone(*runner_->alone);
+    const std::lock_guard alone(*runner_->mutex);
     restore_activations();
     const torch::NoGradGuard no_graph;
     MoeLayer& layer = *runner_->layer;
@@ -259,7 +259,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     if (apart != 1) d_x *= apart;
     torch::autograd::variable_list gradients{d_y.dim() == 2 ? std::move(d_x) : d_x.view(d_y.sizes())};
     for (const Parameter& p : layer.parameters())
-      gradients.push_back(runner_->give(gradients.size() - 1, with_axes(p, p.gradient)));
+      gradients.push_back(runner_->gradient_for(gradients.size() - 1, with_axes(p, p.gradient)));
     return gradients;
   }
 
@@ -306,12 +306,12 @@ int64_t MoeLayerModule::backwards() const { return runner_->backwards; }
 const std::vector<TaskTime>& MoeLayerModule::task_times() const { return runner_->times->tasks; }
 void MoeLayerModule::forget_activations() { runner_->activations = 0; }
 void MoeLayerModule::on_failed_backward(std::function<void(const std::string&)> told) {
-  runner_->told_failure = std::move(told);
+  runner_->on_failure = std::move(told);
 }
 bool MoeLayerModule::repeats() const { return runner_->repeated.has_value(); }
 
 torch::Tensor MoeLayerModule::forward(const torch::Tensor& x, const std::vector<torch::Tensor>& weights) {
-  const std::lock_guard alone(*runner_->alone);
+  const std::lock_guard alone(*runner_->mutex);
   torch::Tensor y;
   {
     const torch::NoGradGuard no_graph;

@@ -65,38 +65,38 @@ class Ranks : public torch::CustomClassHolder {
           return std::make_unique<GlooWorld>(launch, GlooJob{std::string(version()), "moetune.torch"}, timeout_s,
                                              timeout_s, false);
         })),
-        everyone_(world_->communicator(world_->here().front())) {}
+        world_comm_(world_->communicator(world_->local_ranks().front())) {}
 
-  Communicator& everyone() {
-    require<BadInput>(everyone_ != nullptr, "MoELayer: found ranks that have left, expected a live process group");
-    return *everyone_;
+  Communicator& world_comm() {
+    require<BadInput>(world_comm_ != nullptr, "MoELayer: found ranks that have left, expected a live process group");
+    return *world_comm_;
   }
   const WorldTopology& topology() {
-    everyone();
+    world_comm();
     return world_->topology();
   }
   /// Returns the number of the first expert that this rank holds, and how many it holds. `options` are PythonLayer's.
   std::vector<int64_t> experts(const std::string& options);
-  LayerComms comms_of(const ParallelShape& parallel) { return comms_.of(everyone(), parallel); }
+  LayerComms comms_of(const ParallelShape& parallel) { return comms_.find_or_split(world_comm(), parallel); }
 
   /// Ends the other ranks, which would wait for work that this one refuses, unless all refuse it with the same text.
   void refuse(const std::string& why) {
     if (world_ == nullptr || world_->ranks() == 1 || !world_->failure().empty()) return;
     if (world_->every_rank_refuses(why) || !world_->failure().empty()) return;
-    world_->fail(fmt::format("rank {} failed: {}", world_->here().front(), why));
+    world_->fail(fmt::format("rank {} failed: {}", world_->local_ranks().front(), why));
   }
 
   /// Leaves the run; rank 0 waits for the others.
   void close() {
     comms_ = {};
-    everyone_.reset();
+    world_comm_.reset();
     world_.reset();
   }
 
  private:
   std::unique_ptr<GlooWorld> world_;
-  std::unique_ptr<Communicator> everyone_;
-  KnownComms comms_;
+  std::unique_ptr<Communicator> world_comm_;
+  CommsCache comms_;
 };
 
 constexpr std::string_view kOptions = "MoELayer";
@@ -106,7 +106,7 @@ constexpr auto kOptionKeys =
 
 bool has_attention(const TableReader& options) { return !options.has("attention") || options.boolean("attention"); }
 
-constexpr Limits kDegreeLimits{.least = 1, .most = 4096};
+constexpr Limits kDegreeLimits{.min = 1, .max = 4096};
 
 /// With context parallelism, a caller would have to cut samples as ranks hold them.
 void require_whole_samples(const ParallelShape& parallel) {
@@ -170,20 +170,21 @@ std::vector<int64_t> Ranks::experts(const std::string& options) {
     const Plan plan = plan_of(TableReader(file, kOptionKeys), topology());
     require<BadInput>(plan.shape.parallel.esp == 1, "{}: found experts of Python's with ESP {}, expected 1", kOptions,
                       plan.shape.parallel.esp);
-    const ShardRange held = rank_shape(plan.shape, everyone().rank(), plan.structure->flow).experts;
+    const ShardRange held = rank_shape(plan.shape, world_comm().rank(), plan.structure->flow).experts;
     return std::vector<int64_t>{held.first, held.count};
   });
 }
 
 /// Throws RankFailure, with one line on all ranks, unless they have the same options that are not part of a plan:
 /// `seed`, `losses`, and which parts Python computes.
-void require_same_options(Communicator& everyone, const LayerSeed& seed, RankLosses losses, const PythonParts& python) {
+void require_same_options(Communicator& world_comm, const LayerSeed& seed, RankLosses losses,
+                          const PythonParts& python) {
   static constexpr std::array<std::string_view, 5> kParts{"gate", "experts", "order", "dispatcher", "hook"};
   std::array<uint64_t, 3> own{seed.seed, losses == RankLosses::averaged, 0};
   for (size_t part = 0; part < kParts.size(); ++part) own[2] |= uint64_t{python.has(kParts[part])} << part;
-  std::vector<std::array<uint64_t, 3>> all(everyone.size());
+  std::vector<std::array<uint64_t, 3>> all(world_comm.size());
   const auto stream = make_cpu_device()->make_stream("options");
-  everyone.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing options"});
+  world_comm.allgather(own.data(), all.data(), sizeof own, {*stream, {}, "comparing options"});
   stream->synchronize();
   const auto line = [](const std::array<uint64_t, 3>& options) {
     std::vector<std::string_view> parts;
@@ -226,7 +227,7 @@ class PythonLayer : public torch::CustomClassHolder {
               const std::vector<std::string>& names)
       : ranks_(std::move(ranks)) {
     in_python([&] {
-      const cpu::UseThreads threads(torch::get_num_threads());
+      const cpu::ThreadCountScope threads(torch::get_num_threads());
       const ConfigFile file = parse_json(options, std::string(kOptions));
       make(TableReader(file, kOptionKeys), {number, parts, weights, names});
     });
@@ -246,7 +247,7 @@ class PythonLayer : public torch::CustomClassHolder {
   }
   /// Returns first, count and total of the tokens that this rank's caller provides.
   std::vector<int64_t> tokens() {
-    const ShardRange& held = layer().shape().held;
+    const ShardRange& held = layer().shape().held_tokens;
     return {held.first, held.count, held.total};
   }
   double auxiliary_loss() { return layer().auxiliary_loss(); }
@@ -265,16 +266,16 @@ class PythonLayer : public torch::CustomClassHolder {
   /// With autocast on, `given` is converted.
   torch::Tensor forward(const torch::Tensor& given, const std::vector<torch::Tensor>& weights, bool training) {
     return in_python([&] {
-      const cpu::UseThreads threads(torch::get_num_threads());
+      const cpu::ThreadCountScope threads(torch::get_num_threads());
       const bool converts = at::autocast::is_autocast_enabled(torch::kCPU) && !weights.empty();
       const torch::Tensor x = converts ? given.to(weights.front().scalar_type()) : given;
       const bool flattens = x.dim() > 2 && x.layout() == torch::kStrided && !x.is_nested();
       require_like("x", flattens ? x.detach().flatten(0, -2) : x, input_);
       require_equal<BadInput>(weights.size(), likes_.size(), "weights of the layer");
       for (size_t i = 0; i < weights.size(); ++i) require_like(names_[i], weights[i], likes_[i]);
-      const std::lock_guard alone(*alone_);
-      *keeps_ = torch::GradMode::is_enabled();
-      const auto end = std::unique_ptr<bool, void (*)(bool*)>(keeps_.get(), [](bool* kept) { *kept = true; });
+      const std::lock_guard alone(*mutex_);
+      *keeps_graphs_ = torch::GradMode::is_enabled();
+      const auto end = std::unique_ptr<bool, void (*)(bool*)>(keeps_graphs_.get(), [](bool* kept) { *kept = true; });
       if (!module_->repeats()) {
         next_plan(weights);
         module_->begin_step(training ? ++steps_ : steps_, training);
@@ -294,9 +295,9 @@ class PythonLayer : public torch::CustomClassHolder {
                                                                                            : RankLosses::summed;
     Plan plan = plan_of(options, ranks_->topology());
     if (options.has("auto") && options.boolean("auto")) {
-      require_same_plan(ranks_->everyone(), plan);
-      const RankShape given = rank_shape(plan.shape, ranks_->everyone().rank(), plan.structure->flow);
-      auto_ = std::make_unique<AutoPlan>(plan.shape, ranks_->everyone(),
+      require_same_plan(ranks_->world_comm(), plan);
+      const RankShape given = rank_shape(plan.shape, ranks_->world_comm().rank(), plan.structure->flow);
+      auto_ = std::make_unique<AutoPlan>(plan.shape, ranks_->world_comm(),
                                          [this, given](const Plan& other) { return can_run(other, given); });
       plan = auto_->plan();
     }
@@ -313,20 +314,20 @@ class PythonLayer : public torch::CustomClassHolder {
   }
 
   void make_module(const Plan& plan) {
-    require_same_plan(ranks_->everyone(), plan);
-    require_same_options(ranks_->everyone(), seed_, losses_, python_);
+    require_same_plan(ranks_->world_comm(), plan);
+    require_same_options(ranks_->world_comm(), seed_, losses_, python_);
     const auto made =
-        std::make_shared<MoeLayer>(rank_shape(plan.shape, ranks_->everyone().rank(), plan.structure->flow), seed_,
+        std::make_shared<MoeLayer>(rank_shape(plan.shape, ranks_->world_comm().rank(), plan.structure->flow), seed_,
                                    ranks_->comms_of(plan.shape.parallel));
     if (!attention_) {
       LayerParts& parts = made->state().parts;
       parts.attention = std::make_unique<NoAttention>(made->shape());
       parts.attention_norm = nullptr;
     }
-    set_called_parts(made, plan, python_, ranks_->everyone(), keeps_);
+    set_called_parts(made, plan, python_, ranks_->world_comm(), keeps_graphs_);
     python_.weights.clear();
     module_ = std::make_unique<MoeLayerModule>(made, plan, make_device(DeviceKind::cpu, 0, torch::get_num_threads()),
-                                               losses_, alone_);
+                                               losses_, mutex_);
     module_->on_failed_backward([ranks = ranks_](const std::string& line) { ranks->refuse(line); });
     line_ = fmt::format("{}, {}, {}, r_f {}, r_b {}", describe(plan.shape.layer), describe_groups(plan.shape.parallel),
                         plan.schedule, plan.degree_forward, plan.degree_backward);
@@ -346,7 +347,7 @@ class PythonLayer : public torch::CustomClassHolder {
     } catch (const BadInput&) {
       return false;
     }
-    return plan.shape == given.shape && rank.held == given.held && rank.experts == given.experts &&
+    return plan.shape == given.shape && rank.held_tokens == given.held_tokens && rank.experts == given.experts &&
            rank.hidden == given.hidden && rank.heads == given.heads;
   }
 
@@ -367,8 +368,9 @@ class PythonLayer : public torch::CustomClassHolder {
 
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
-  std::shared_ptr<std::recursive_mutex> alone_ = std::make_shared<std::recursive_mutex>();
-  std::shared_ptr<bool> keeps_ = std::make_shared<bool>(true);  // as needed by a backward that runs a forward again
+  std::shared_ptr<std::recursive_mutex> mutex_ = std::make_shared<std::recursive_mutex>();
+  std::shared_ptr<bool> keeps_graphs_ =
+      std::make_shared<bool>(true);  // as needed by a backward that runs a forward again
   std::vector<std::string> names_;
   std::vector<torch::Tensor> weights_, likes_;  // weights until they are handed over; tensors of their shapes and types
   torch::Tensor input_;                         // has the input's shape and type

@@ -223,7 +223,8 @@ ShardAxes checked_axes(const RankParts& parts, const StoredTensor& stored, const
   const auto axes = note == parts.file.notes().end() ? std::nullopt : axes_from(note->second);
   require<BadInput>(axes && stored.shape == std::vector{(*axes)[0].count, (*axes)[1].count, (*axes)[2].count},
                     "{}: found {} as its axes, expected first+count/total of three of shape ({})", where,
-                    note == parts.file.notes().end() ? "nothing" : shown(note->second), fmt::join(stored.shape, ", "));
+                    note == parts.file.notes().end() ? "nothing" : quoted_text(note->second),
+                    fmt::join(stored.shape, ", "));
   const auto expected = safetensor_type(wanted.data.dtype());
   require<BadInput>(stored.type == expected, "{}: found type {}, expected {}", where, stored.type, expected);
   for (size_t i = 0; i < axes->size(); ++i)

@@ -45,7 +45,7 @@ void check(const TrainedTensor& t, DeviceKind kind) {
 bool has_momentum(const OptimizerSettings& s) { return s.kind == OptimizerKind::adamw || s.momentum != 0; }
 
 // Sets a master to the present value of its weight.
-void copy_to_master(TensorView value, const OwnElements& own, TensorView master, MemorySpace& memory) {
+void copy_to_master(TensorView value, const ElementSelection& own, TensorView master, MemorySpace& memory) {
   const HostCopy from(value, memory), to(master, memory);
   for (int64_t i = 0; i < master.elements(); ++i)
     to.view().as<float>()[i] = from.view().as<float>()[i / own.count * own.every + own.first + i % own.count];
@@ -72,7 +72,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTenso
     check(t, memory.kind());
     const TensorView value = t.value;
     const DType sums = sums_type(value.dtype());
-    t.own = own_of(t.own, value);
+    t.own = explicit_selection(t.own, value);
     const int64_t elements = count_of(t.own, value);
     Trained& trained = trained_.emplace_back();
     trained.tensor = std::move(t);
@@ -105,7 +105,7 @@ void Optimizer::step(int64_t step, double gradient_scale, const double* squares)
                  .correction2 = 1 - std::pow(settings_.beta2, t),
                  .scale = gradient_scale,
                  .squares = settings_.clip_norm > 0 ? squares : nullptr,
-                 .most_norm = settings_.clip_norm});
+                 .max_norm = settings_.clip_norm});
   }
 }
 

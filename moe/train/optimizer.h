@@ -32,7 +32,7 @@ struct TrainedTensor {
   std::string name;
   TensorView value, gradient;  // may have different types
   bool decays = true;
-  OwnElements own = {};  // elements that this optimizer has states of, and changes
+  ElementSelection own = {};  // elements that this optimizer has states of, and changes
 };
 
 /// A state that a checkpoint must have beside the weights: one element for each own element of tensor `of`, which is

@@ -97,12 +97,12 @@ namespace {
 // them, for each pair of ranks in the order of the taker's tensors.
 
 /// What a rank says of one of its tensors.
-struct Described {
+struct TensorDescription {
   std::string name;
   ShardAxes axes;
   int64_t width = 0;  // bytes of an element
 };
-using RankTensors = std::vector<Described>;
+using RankTensors = std::vector<TensorDescription>;
 
 std::string text_of(std::span<const ShardedTensor> tensors) {
   std::string text;
@@ -115,7 +115,7 @@ RankTensors tensors_in(const std::string& text) {
   RankTensors tensors;
   std::istringstream lines(text);
   std::string axes, width;
-  for (Described t; std::getline(lines, t.name) && std::getline(lines, axes) && std::getline(lines, width);) {
+  for (TensorDescription t; std::getline(lines, t.name) && std::getline(lines, axes) && std::getline(lines, width);) {
     t.axes = axes_from(axes).value();
     t.width = std::stoll(width);
     tensors.push_back(t);
@@ -125,20 +125,20 @@ RankTensors tensors_in(const std::string& text) {
 
 /// Blocking copies and collectives on one stream, of a device.
 struct Transfers {
-  Communicator& everyone;
+  Communicator& world_comm;
   Device& device;
   Stream& stream;
 
   CommCall call() const { return {stream, {}, "moving weights to other ranks"}; }
 
   std::vector<std::string> gather(const std::string& text) const {
-    std::vector<int64_t> sizes(static_cast<size_t>(everyone.size()));
+    std::vector<int64_t> sizes(static_cast<size_t>(world_comm.size()));
     const auto own = static_cast<int64_t>(text.size());
     exchange(&own, sizeof own, sizes.data(), std::ssize(sizes) * static_cast<int64_t>(sizeof own),
-             [&](const void* send, void* receive) { everyone.allgather(send, receive, sizeof own, call()); });
+             [&](const void* send, void* receive) { world_comm.allgather(send, receive, sizeof own, call()); });
     std::string all(static_cast<size_t>(std::reduce(sizes.begin(), sizes.end())), ' ');
     exchange(text.data(), own, all.data(), std::ssize(all),
-             [&](const void* send, void* receive) { everyone.allgatherv(send, receive, sizes, call()); });
+             [&](const void* send, void* receive) { world_comm.allgatherv(send, receive, sizes, call()); });
     std::vector<std::string> texts;
     for (size_t at = 0; const int64_t size : sizes) {
       texts.push_back(all.substr(at, static_cast<size_t>(size)));
@@ -165,9 +165,9 @@ struct ShardMove {
 };
 
 /// Returns, by giver, what `taker` takes.
-std::vector<std::vector<ShardMove>> moves_to(size_t taker, const RankTensors& wanted,
-                                             const std::vector<RankTensors>& held,
-                                             const std::vector<std::map<std::string, size_t>>& places) {
+std::vector<std::vector<ShardMove>> moves_for(size_t taker, const RankTensors& wanted,
+                                              const std::vector<RankTensors>& held,
+                                              const std::vector<std::map<std::string, size_t>>& places) {
   std::vector<std::vector<ShardMove>> moves(held.size());
   for (size_t to = 0; to < wanted.size(); ++to) {
     std::vector<bool> filled(static_cast<size_t>(elements_in(wanted[to].axes)));
@@ -195,7 +195,7 @@ int64_t moved_bytes(const std::vector<ShardMove>& moves) {
   return bytes;
 }
 
-std::deque<HostCopy> on_host(std::span<const ShardedTensor> tensors, MemorySpace& memory) {
+std::deque<HostCopy> host_copies(std::span<const ShardedTensor> tensors, MemorySpace& memory) {
   std::deque<HostCopy> copies;
   for (const ShardedTensor& t : tensors) {
     check_shard(t, memory.kind());
@@ -206,10 +206,10 @@ std::deque<HostCopy> on_host(std::span<const ShardedTensor> tensors, MemorySpace
 
 }  // namespace
 
-int64_t move_shards(std::span<const ShardedTensor> from, std::span<const ShardedTensor> to, Communicator& everyone,
+int64_t move_shards(std::span<const ShardedTensor> from, std::span<const ShardedTensor> to, Communicator& world_comm,
                     Device& device, MemorySpace& memory, Stream& stream) {
-  const Transfers transfers{everyone, device, stream};
-  const auto ranks = static_cast<size_t>(everyone.size()), own = static_cast<size_t>(everyone.rank());
+  const Transfers transfers{world_comm, device, stream};
+  const auto ranks = static_cast<size_t>(world_comm.size()), own = static_cast<size_t>(world_comm.rank());
   std::vector<RankTensors> held, wanted;
   for (const std::string& text : transfers.gather(text_of(from))) held.push_back(tensors_in(text));
   for (const std::string& text : transfers.gather(text_of(to))) wanted.push_back(tensors_in(text));
@@ -217,7 +217,7 @@ int64_t move_shards(std::span<const ShardedTensor> from, std::span<const Sharded
   for (size_t rank = 0; rank < ranks; ++rank)
     for (size_t i = 0; i < held[rank].size(); ++i) places[rank][held[rank][i].name] = i;
 
-  const std::deque<HostCopy> given = on_host(from, memory), taken = on_host(to, memory);
+  const std::deque<HostCopy> given = host_copies(from, memory), taken = host_copies(to, memory);
   const auto copy = [](const void* source, void* target, int64_t bytes) {
     if (bytes > 0) std::memcpy(target, source, static_cast<size_t>(bytes));
   };
@@ -225,7 +225,7 @@ int64_t move_shards(std::span<const ShardedTensor> from, std::span<const Sharded
   std::vector<int64_t> out_bytes(ranks), in_bytes(ranks);
   std::vector<std::vector<ShardMove>> takes;  // ours, by giver
   for (size_t taker = 0; taker < ranks; ++taker) {
-    std::vector<std::vector<ShardMove>> moves = moves_to(taker, wanted[taker], held, places);
+    std::vector<std::vector<ShardMove>> moves = moves_for(taker, wanted[taker], held, places);
     if (taker == own) {
       takes = std::move(moves);
       continue;
@@ -243,7 +243,7 @@ int64_t move_shards(std::span<const ShardedTensor> from, std::span<const Sharded
   for (size_t giver = 0; giver < ranks; ++giver) in_bytes[giver] = moved_bytes(takes[giver]);
   std::vector<std::byte> in(static_cast<size_t>(std::reduce(in_bytes.begin(), in_bytes.end())));
   transfers.exchange(out.data(), std::ssize(out), in.data(), std::ssize(in), [&](const void* send, void* receive) {
-    everyone.alltoallv(send, out_bytes, receive, in_bytes, transfers.call());
+    world_comm.alltoallv(send, out_bytes, receive, in_bytes, transfers.call());
   });
   const std::byte* next = in.data();
   for (const std::vector<ShardMove>& moves : takes)

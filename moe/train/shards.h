@@ -42,10 +42,10 @@ int64_t elements_in(const ShardAxes& axes);
 std::vector<ShardRun> common_runs(const ShardAxes& part, const ShardAxes& wanted);
 
 /// Fills each tensor of `to` with what the ranks have of it in their `from`, in one AlltoAll: what a rank has itself is
-/// copied, the rest comes from the next rank that has it. Every member of `everyone` calls it, with tensors of any
+/// copied, the rest comes from the next rank that has it. Every member of `world_comm` calls it, with tensors of any
 /// names and parts; theirs lie in `memory`, which is the stream's device's. Blocking. Returns the bytes that came from
 /// other ranks. Throws WrongResult naming a tensor and its first element that no rank has.
-int64_t move_shards(std::span<const ShardedTensor> from, std::span<const ShardedTensor> to, Communicator& everyone,
+int64_t move_shards(std::span<const ShardedTensor> from, std::span<const ShardedTensor> to, Communicator& world_comm,
                     Device& device, MemorySpace& memory, Stream& stream);
 
 }  // namespace moe

@@ -14,15 +14,15 @@ namespace moe {
 namespace {
 
 constexpr size_t kHeldOutPart = 10;
-constexpr size_t kLeastBytes = 2 * kHeldOutPart;  // so that at least a pair of bytes is held out
+constexpr size_t kMinBytes = 2 * kHeldOutPart;  // so that at least a pair of bytes is held out
 constexpr size_t kBytes = 256;
 
 }  // namespace
 
 ByteSource::ByteSource(std::string path, std::string text, uint64_t seed)
     : path_(std::move(path)), text_(std::move(text)), seed_(seed) {
-  require<BadInput>(text_.size() >= kLeastBytes, "{}: found {} bytes, expected {} at least", path_, text_.size(),
-                    kLeastBytes);
+  require<BadInput>(text_.size() >= kMinBytes, "{}: found {} bytes, expected {} at least", path_, text_.size(),
+                    kMinBytes);
 }
 
 std::string_view ByteSource::part(Split split) const {
@@ -61,7 +61,7 @@ double ByteSource::bigram_held_out_loss() const {
   return sum / static_cast<double>(held_out.size() - 1);
 }
 
-std::string own_text() { return config_dir() + "/text/moetune.txt.gz"; }
+std::string included_text_path() { return config_dir() + "/text/moetune.txt.gz"; }
 
 std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t seed) {
   return std::make_unique<ByteSource>(path, text_of_file(path, "a file of text"), seed);
@@ -69,8 +69,8 @@ std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t s
 
 namespace {
 
-constexpr int64_t kMostEntries = int64_t{1} << 22;
-constexpr int kMostSteps = 100'000;
+constexpr int64_t kMaxEntries = int64_t{1} << 22;
+constexpr int kMaxSteps = 100'000;
 constexpr double kStationaryError = 1e-13;  // change of one step, summed over all contexts, that ends the iteration
 constexpr double kShared = 1e-3;            // of each distribution, equal for all tokens, so that all are possible
 constexpr uint64_t kAttempts = 64;          // random numbers reserved for one weight
@@ -83,7 +83,7 @@ int64_t checked_contexts(const MarkovSettings& s) {
   int64_t contexts = 1;
   for (int i = 0; i < s.order; ++i) {
     contexts *= s.alphabet;
-    require<BadInput>(contexts * s.alphabet <= kMostEntries, "order: found {} with an alphabet of {}, expected {}",
+    require<BadInput>(contexts * s.alphabet <= kMaxEntries, "order: found {} with an alphabet of {}, expected {}",
                       s.order, s.alphabet, "at most 2^22 probabilities");
   }
   return contexts;
@@ -110,7 +110,7 @@ double entropy_of(std::span<const double> probabilities) {
 }
 
 /// Returns the first index whose running sum exceeds `u` in [0, 1).
-int64_t drawn(std::span<const double> running_sums, double u) {
+int64_t sample_index(std::span<const double> running_sums, double u) {
   const auto found = std::ranges::upper_bound(running_sums, u);
   return std::min<int64_t>(found - running_sums.begin(), static_cast<int64_t>(running_sums.size()) - 1);
 }
@@ -141,7 +141,7 @@ void MarkovSource::find_stationary() {
   const int64_t width = settings_.alphabet, all = contexts();
   std::ranges::fill(stationary_, 1.0 / static_cast<double>(all));
   double change = 1;
-  for (int step = 0; step < kMostSteps && change > kStationaryError; ++step) {
+  for (int step = 0; step < kMaxSteps && change > kStationaryError; ++step) {
     std::vector<double> next(stationary_.size());
     for (int64_t context = 0; context < all; ++context)
       for (int64_t token = 0; token < width; ++token)
@@ -178,13 +178,13 @@ void MarkovSource::fill(Split split, int64_t step, int64_t sample, std::span<int
   const uint64_t seed = random_bits(settings_.seed, steps, static_cast<uint64_t>(sample));
   static const uint64_t kTokens = stream_of("markov tokens");
   const int64_t width = settings_.alphabet, order = settings_.order;
-  int64_t context = drawn(first_contexts_, random_uniform(seed, kTokens, 0)), digits = context;
+  int64_t context = sample_index(first_contexts_, random_uniform(seed, kTokens, 0)), digits = context;
   const auto given = static_cast<size_t>(order);
   for (size_t i = given; i-- > 0; digits /= width)
     if (i < tokens.size()) tokens[i] = static_cast<int32_t>(digits % width);
   for (size_t i = given; i < tokens.size(); ++i) {
     const std::span<const double> sums(cumulative_.data() + context * width, static_cast<size_t>(width));
-    const int64_t token = drawn(sums, random_uniform(seed, kTokens, i));
+    const int64_t token = sample_index(sums, random_uniform(seed, kTokens, i));
     tokens[i] = static_cast<int32_t>(token);
     context = (context * width + token) % contexts();
   }

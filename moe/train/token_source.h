@@ -49,7 +49,7 @@ class ByteSource final : public TokenSource {
 };
 
 /// Returns the path of the text that comes with moetune: a packed, older copy of its own pages and sources.
-std::string own_text();
+std::string included_text_path();
 
 /// Reads a file, packed by gzip or not. Throws BadInput naming it if it can't be read or is too short.
 std::unique_ptr<ByteSource> read_byte_source(const std::string& path, uint64_t seed);

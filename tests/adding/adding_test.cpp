@@ -50,7 +50,7 @@ TEST(Adding, ADispatcher) {
   world.run([&](int rank) {
     const auto ep = world.communicator(rank);
     const std::vector<int64_t> bytes(kRanks, kBlock * 4);
-    const auto dispatcher = make_gathered_dispatcher({.ep = *ep, .most_bytes = kRanks * kBlock * 4});
+    const auto dispatcher = make_gathered_dispatcher({.ep = *ep, .max_bytes = kRanks * kBlock * 4});
     std::vector<float> send(kRanks * kBlock), receive(kRanks * kBlock);
     for (size_t i = 0; i < send.size(); ++i) send[i] = static_cast<float>(100 * rank) + static_cast<float>(i);
     const auto stream = device->make_stream("test");

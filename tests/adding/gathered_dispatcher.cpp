@@ -10,7 +10,7 @@ namespace {
 class GatheredDispatcher final : public Dispatcher {
  public:
   explicit GatheredDispatcher(const DispatcherSetup& setup)
-      : ep_(setup.ep), gathered_({setup.most_bytes * setup.ep.size() / bytes_of(DType::float32)}, DType::float32) {
+      : ep_(setup.ep), gathered_({setup.max_bytes * setup.ep.size() / bytes_of(DType::float32)}, DType::float32) {
     require<Unsupported>(setup.equal, "dispatcher gathered: blocks of unequal size");
   }
 

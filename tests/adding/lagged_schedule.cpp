@@ -6,7 +6,7 @@ namespace moe {
 namespace {
 
 void moe_part(LayerBuilder& b) {
-  if (b.one_lane()) return one_lane_order(b);          // AlltoAll and AllGather on one network
+  if (b.uses_one_lane()) return one_lane_order(b);     // AlltoAll and AllGather on one network
   for (int c = 0; c < b.degree(); ++c) b.dispatch(c);  // inter lane: D1 .. Dr
   b.gradient_in_moe();                                 //             [GAR]
   for (int c = 0; c < b.degree(); ++c) {

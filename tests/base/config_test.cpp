@@ -45,7 +45,7 @@ TEST(Config, ReadsTypedKeys) {
   const ConfigFile file = parse_toml(kText, "f.toml");
   const TableReader root(file, {"name", "count", "ratio", "inner", "row"});
   EXPECT_EQ(root.text("name"), "x");
-  EXPECT_EQ(root.integer("count", {.least = 1}), 3);
+  EXPECT_EQ(root.integer("count", {.min = 1}), 3);
   EXPECT_EQ(root.real("ratio"), 1.0);
   EXPECT_FALSE(root.optional_real("absent"));
   const TableReader inner = root.table("inner", {"flag", "list"});
@@ -64,7 +64,7 @@ TEST(Config, ErrorsNameFileLineKeyFoundAndExpected) {
   const TableReader row = root.tables("row", {"a"})[1];
   const auto message = [](auto call) { return error_of<BadInput>(call); };
   EXPECT_EQ(message([&] { root.integer("name"); }), "f.toml:1: name: found 'x', expected a whole number");
-  EXPECT_EQ(message([&] { root.integer("count", {.least = 4, .most = 9}); }),
+  EXPECT_EQ(message([&] { root.integer("count", {.min = 4, .max = 9}); }),
             "f.toml:2: count: found 3, expected a whole number >= 4 and <= 9");
   EXPECT_EQ(message([&] { row.real("a", {.above = 2}); }), "f.toml:12: row.a: found 2, expected a number > 2");
   EXPECT_EQ(message([&] { row.real("b", kPositive); }), "f.toml:11: row.b: found no such key, expected a number > 0");

@@ -25,7 +25,7 @@ TEST(JsonInput, LevelsAreLimited) {
 
 TEST(JsonInput, ValuesAreLimited) {
   std::string list = "[0";
-  for (size_t i = 0; i < kMostValues; ++i) list += ",0";
+  for (size_t i = 0; i < kMaxValues; ++i) list += ",0";
   EXPECT_NE(refusal(list + "]").find("expected 4000000 at most"), std::string::npos);
 }
 

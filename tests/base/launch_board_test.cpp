@@ -42,10 +42,10 @@ TEST(LaunchBoardTest, ManyWhoSayTheSameSayItOnce) {
   std::atomic<int> first{0};
   std::vector<std::jthread> ranks;
   for (int rank = 0; rank < 8; ++rank)
-    ranks.emplace_back([&] { first += LaunchBoard(board.descriptor()).first_to_say("no GPU") ? 1 : 0; });
+    ranks.emplace_back([&] { first += LaunchBoard(board.descriptor()).is_first_report("no GPU") ? 1 : 0; });
   ranks.clear();
   EXPECT_EQ(first, 1);
-  EXPECT_TRUE(board.first_to_say("something else"));
+  EXPECT_TRUE(board.is_first_report("something else"));
 }
 
 TEST(LaunchBoardTest, OtherDescriptorsAreRefused) {

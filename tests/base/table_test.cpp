@@ -16,7 +16,7 @@ Table sample() {
 
 TEST(Table, LeavesOutWhatIsLeastImportantAndNamesIt) {
   Table table = sample();
-  table.leave_out_first({"second", "unknown", "first"}, "--all");
+  table.hide_first({"second", "unknown", "first"}, "--all");
   const std::string whole =
       "  name  first  second  third\n  ----  -----  ------  -----\n  a         1    22.5    333\n";
   EXPECT_EQ(table.text(std::nullopt), whole);
@@ -33,7 +33,7 @@ TEST(Table, WhatStillDoesNotFitGoesOnBelow) {
       "  name  third\n  ----  -----\n  a       333\n";
   EXPECT_EQ(sample().text(14), folded);
   Table table = sample();
-  table.leave_out_first({"third"}, "--all");
+  table.hide_first({"third"}, "--all");
   EXPECT_EQ(table.text(14), folded.substr(0, folded.rfind("\n\n") + 1) + "  not shown: third (--all)\n");
 }
 
@@ -55,7 +55,7 @@ TEST(Table, JoinsRowsThatAreEqual) {
   EXPECT_TRUE(has_rows({}, "abd").ends_with("\n  equal: c, e as a (--all)\n"));
   EXPECT_TRUE(has_rows(19, "abd").ends_with("\n  equal: c, e as a\n    (--all)\n"));
   EXPECT_EQ(has_rows(kWidened, "abcde").find("equal"), std::string::npos);
-  table.leave_out_first({"second"}, "--all");
+  table.hide_first({"second"}, "--all");
   EXPECT_TRUE(has_rows(16, "abd").ends_with("\n  equal: c, e as\n    a (--all)\n  not shown: second (--all)\n"));
 }
 

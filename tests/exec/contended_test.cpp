@@ -71,8 +71,8 @@ class ContendedTest : public testing::Test {
   class Waits : public Binding {
    public:
     Waits(LocalWorld& world, int rank) {
-      const auto everyone = world.communicator(rank);
-      for (auto& lane : lanes_) lane = everyone->split(0, rank);
+      const auto world_comm = world.communicator(rank);
+      for (auto& lane : lanes_) lane = world_comm->split(0, rank);
     }
     void issue(const Task& task, Stream& stream, Pace pace) override {
       if (task.group != GroupKind::none) lanes_[task.lane]->barrier({stream, pace, "task"});
@@ -98,11 +98,11 @@ class ContendedTest : public testing::Test {
     world.run([&](int rank) {
       const auto device = make_cpu_device();
       const auto start = device->make_stream("start");
-      const auto everyone = world.communicator(rank);
+      const auto world_comm = world.communicator(rank);
       Waits waits(world, rank);
       Executor executor(*device, structure);
       for (size_t i = 0; i < kRuns; ++i) {
-        everyone->barrier({.stream = *start});
+        world_comm->barrier({.stream = *start});
         start->synchronize();
         const RunTimes& times = executor.run(waits, seconds, std::nullopt, {&pacer, rank, resources});
         overruns[rank] += times.overruns;

@@ -26,7 +26,7 @@ class Counting : public Binding {
     stream.move({.copies = {}, .sum = sum});
   }
   bool can_issue_ahead() const override { return true; }
-  int turns() const override { return 1; }
+  int pass_variants() const override { return 1; }
 
   std::vector<double> done() {
     std::vector<double> cells = cells_.read(*stream_);

@@ -125,7 +125,7 @@ TEST_F(ExecutorTest, WhatSettlesATaskIsInNoTasksTime) {
   class Settling final : public Binding {
    public:
     void issue(const Task& task, Stream&, Pace) override { issued.push_back(task.id); }
-    void settle(const Task& task, Stream& stream) override {
+    void finish_task(const Task& task, Stream& stream) override {
       issued.push_back(-1 - task.id);
       if (task.id > 0) return;
       stream.launch([](void*) { nap(30e-3); });
@@ -243,7 +243,7 @@ TEST_F(ExecutorTest, WithAPacerTasksOfALaneSlowThoseOfAnother) {
   Pacer pacer(1, 1, [](std::span<const int> running, int) { return static_cast<double>(std::max(1, running[0])); });
   LaneBuilder lanes(2);
   for (int id = 0; id < 4; ++id) lanes.add(id % 2);
-  const Contended contended{&pacer, 0, std::vector<int>(4, 0)};
+  const ContentionContext contended{&pacer, 0, std::vector<int>(4, 0)};
   Nothing nothing;
   Executor executor(*device_, lanes.build());
   const RunTimes& times = executor.run(nothing, std::vector<double>(4, 0.05), std::nullopt, contended);
@@ -262,7 +262,7 @@ TEST_F(ExecutorTest, AFailedRunLeavesNothingInThePacer) {
   Recording failing(1, [](const Task&) { throw std::runtime_error("fails"); });
   Nothing nothing;
   Executor executor(*device_, lanes.build());
-  const Contended contended{&pacer, 0, {0}};
+  const ContentionContext contended{&pacer, 0, {0}};
   EXPECT_THROW(executor.run(failing, {0.001}, std::nullopt, contended), std::runtime_error);
   EXPECT_LT(executor.run(nothing, {0.001}, std::nullopt, contended).tasks[0].end_s, 300);
 }

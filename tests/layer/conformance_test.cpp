@@ -15,7 +15,7 @@ namespace moe {
 namespace {
 
 size_t sample = 0;               // 0: all
-constexpr size_t kLeast = 2500;  // of which 2000 must run
+constexpr size_t kMin = 2500;    // of which 2000 must run
 constexpr size_t kHasAll = 100;  // a sample of so many has every schedule
 constexpr uint64_t kSeed = 7;
 
@@ -62,7 +62,7 @@ void prove(const layer_space::DrawnLayer& c, Met& met) {
 
 TEST(LayerConformance, EveryPairOfPartsAgreesWithTheReference) {
   Met met;
-  const auto points = layer_space::covering(kLeast, kSeed, [&](const auto& point) { return possible(point, met); });
+  const auto points = layer_space::covering(kMin, kSeed, [&](const auto& point) { return possible(point, met); });
   int failures = 0;
   const size_t step = sample == 0 ? 1 : std::max<size_t>(1, points.size() / sample);
   for (size_t i = 0; i < points.size() && (sample == 0 || static_cast<size_t>(met.ran) < sample); i += step) {

@@ -23,7 +23,7 @@ class Delayed final : public Binding {
     stream.launch([this, id = static_cast<uint64_t>(task.id)](void*) { wait(2 * id + 1); });
     binding_.issue(task, stream, pace);
   }
-  void settle(const Task& task, Stream& stream) override { binding_.settle(task, stream); }
+  void finish_task(const Task& task, Stream& stream) override { binding_.finish_task(task, stream); }
 
  private:
   void wait(uint64_t index) const {
@@ -41,7 +41,7 @@ class Without final : public Binding {
   void issue(const Task& task, Stream& stream, Pace pace) override {
     if (task.kind != kind_) binding_.issue(task, stream, pace);
   }
-  void settle(const Task& task, Stream& stream) override { binding_.settle(task, stream); }
+  void finish_task(const Task& task, Stream& stream) override { binding_.finish_task(task, stream); }
 
  private:
   Binding& binding_;
@@ -139,8 +139,8 @@ TEST(Endurance, RanksThatDisagreeOnCapacityEndWithAnError) {
     world.run([&](int rank) {
       const LayerCase& mine = rank == 2 ? more : some;
       const auto device = make_cpu_device();
-      const auto everyone = world.communicator(rank);
-      MoeLayer layer(rank_shape(mine, rank), {}, LayerComms::split(*everyone, mine.parallel));
+      const auto world_comm = world.communicator(rank);
+      MoeLayer layer(rank_shape(mine, rank), {}, LayerComms::split(*world_comm, mine.parallel));
       const Plan plan = plan_for(mine, "fsmoe", 2, 2);
       LayerBinding binding(layer, plan);
       Executor(*device, plan.structure).run(binding);

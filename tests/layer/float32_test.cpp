@@ -19,7 +19,7 @@ namespace {
 
 int layers_to_run = 2000;
 constexpr uint64_t kSeed = 11;
-constexpr int kMostRanks = 4;
+constexpr int kMaxRanks = 4;
 constexpr float kPlanted = 1e-3F;
 constexpr std::string_view kGradientOf = "gradient of ";
 
@@ -32,7 +32,7 @@ T any_of(const T (&values)[N], uint64_t layer, uint64_t index) {
 // they don't go together.
 LayerCase resized(const layer_space::Point& point, uint64_t layer) {
   LayerCase c = layer_space::shape_of(point);
-  require<BadInput>(c.parallel.ranks() <= kMostRanks, "{} ranks", c.parallel.ranks());
+  require<BadInput>(c.parallel.ranks() <= kMaxRanks, "{} ranks", c.parallel.ranks());
   LayerShape& l = c.layer;
   l.dtype = DType::float32;
   l.batch = any_of<int64_t>({1, 2, 3, 8}, layer, 0);

@@ -34,11 +34,12 @@ TEST_P(GateGraphTest, GradientsAreCentralDifferences) {
   for (const GraphWeight& weight : gate_weights(shape))
     leaves[std::string(weight.name)] = inputs.weights.at(std::string(weight.name));
   const at::Tensor hidden = inputs.input;
-  at::Tensor by_weight, by_fill;
+  at::Tensor multiply_by_weight, by_fill;
   const auto loss = [&] {
     const GateGraph g = gate_graph({shape, hidden, inputs.gate_noise, leaves, {}});
-    if (!by_weight.defined()) by_weight = at::randn(g.weight.sizes(), at::kDouble), by_fill = at::randn_like(by_weight);
-    at::Tensor sum = (g.weight * by_weight).sum();
+    if (!multiply_by_weight.defined())
+      multiply_by_weight = at::randn(g.weight.sizes(), at::kDouble), by_fill = at::randn_like(multiply_by_weight);
+    at::Tensor sum = (g.weight * multiply_by_weight).sum();
     if (g.fill.defined()) sum = sum + (g.fill * by_fill).sum();
     return g.auxiliary.defined() ? sum + g.auxiliary : sum;
   };

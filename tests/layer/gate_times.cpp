@@ -57,7 +57,7 @@ GateTimes time_gate(std::string_view gate, const LayerCase& shape, int rounds) {
 
 int run(int64_t tokens, int64_t model_dim, int64_t experts, int rounds) {
   at::set_num_threads(1);
-  const cpu::UseThreads one(1);
+  const cpu::ThreadCountScope one(1);
   Table table({"gate", "forward ms", "plain ms", "ratio", "backward ms", "plain ms", "ratio", "both"});
   for (const std::string_view gate : gate_names()) {
     const double error = error_of(gate, case_of(tokens, model_dim, experts, DType::float64));

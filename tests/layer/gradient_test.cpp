@@ -73,7 +73,7 @@ void prove_all(const LayerCase& shape, const LayerSeed& seed, bool every) {
     auto& layers = by_flow[schedule.flow];
     if (!layers) layers = std::make_unique<LocalLayers>(shape, seed, schedule.flow);
     for (uint64_t draw = 1; draw <= 2; ++draw)  // lane orders and places of gradient pieces
-      if (schedule.searched_order || in_pieces(schedule))
+      if (schedule.searched_order || sends_pieces(schedule))
         prove(*layers, reference, build_plan(schedule, shape, any_decision::any_decision(schedule, shape, draw, 5)));
     for (const auto& [forward, backward] : degrees_of(schedule, every)) {
       prove(*layers, reference, plan_for(shape, schedule.name, forward, backward, 0.17 * forward + 0.03 * backward));

@@ -138,8 +138,8 @@ int64_t wire_bytes(const LayerCase& shape) {
   LocalWorld world(shape.parallel.ranks());
   const Plan plan = plan_for(shape, "fsmoe", 2, 3);
   world.run([&](int rank) {
-    const auto everyone = counted(world.communicator(rank), count);
-    MoeLayer layer(rank_shape(shape, rank), {.seed = 6}, LayerComms::split(*everyone, shape.parallel));
+    const auto world_comm = counted(world.communicator(rank), count);
+    MoeLayer layer(rank_shape(shape, rank), {.seed = 6}, LayerComms::split(*world_comm, shape.parallel));
     LayerBinding binding(layer, plan);
     const auto device = make_cpu_device();
     Executor(*device, plan.structure).run(binding);

@@ -175,7 +175,7 @@ TEST_P(OrderTest, IsTheSameOnSeveralThreads) {
   const Tensor tokens = random_tensor({routing_.tokens, kWide}, 61);
   std::vector<std::vector<Tensor>> found;
   for (const int threads : {1, 3}) {
-    cpu::set_own_threads(threads);
+    cpu::set_thread_count(threads);
     Tensor rows({wide.elements()}, DType::float64), out({routing_.tokens, kWide}, DType::float64);
     Tensor d_rows({wide.elements()}, DType::float64), d_weight({routing_.tokens, routing_.choices}, DType::float64);
     order_->order(routing_, tokens, {rows, wide});
@@ -184,7 +184,7 @@ TEST_P(OrderTest, IsTheSameOnSeveralThreads) {
     auto& all = found.emplace_back();
     for (Tensor* t : {&rows, &out, &d_rows, &d_weight}) all.push_back(std::move(*t));
   }
-  cpu::set_own_threads(1);
+  cpu::set_thread_count(1);
   for (size_t i = 0; i < found[0].size(); ++i) {
     const double *one = found[0][i].view().as<double>(), *three = found[1][i].view().as<double>();
     for (int64_t j = 0; j < found[0][i].view().elements(); ++j) ASSERT_NEAR(one[j], three[j], 1e-9);

@@ -107,7 +107,7 @@ struct Drawn {
     p.mp = p.esp = 1;
     p.ep = ranks;
     shape = complete(layer, p, Rounding::ragged);
-    setup.most_experts = static_cast<int>(layer.experts) / ranks + draw(3);
+    setup.max_experts = static_cast<int>(layer.experts) / ranks + draw(3);
     setup.list_length = 1 + draw(2);
     seed.seed = number;
     const RoutingSource source{.layers = layers,
@@ -162,15 +162,15 @@ Served serve(const Drawn& c, const Plan& plan, int batches = 1, bool preset = tr
   served.outputs.resize(c.ranks);
   std::mutex mutex;
   world.run([&](int rank) {
-    const auto everyone = world.communicator(rank);
+    const auto world_comm = world.communicator(rank);
     ServedLayers layers({.shape = c.shape,
                          .layers = c.layers,
                          .seed = c.seed,
                          .host = host,
                          .paths = c.paths.get(),
-                         .most_experts = c.setup.most_experts,
+                         .max_experts = c.setup.max_experts,
                          .list_length = c.setup.list_length},
-                        *everyone);
+                        *world_comm);
     ServingBinding binding(layers, plan);
     const auto device = make_cpu_device();
     Executor executor(*device, plan.structure);
@@ -183,7 +183,7 @@ Served serve(const Drawn& c, const Plan& plan, int batches = 1, bool preset = tr
     }
     served.outputs[rank] = bytes_of_tensor(layers.output());
     const std::lock_guard lock(mutex);
-    served.held_experts = std::max(served.held_experts, layers.held_experts());
+    served.held_experts = std::max(served.held_experts, layers.held_expert_count());
     if (rank != 0) return;
     served.counts = layers.counts();
     for (int layer = 0; layer < c.layers; ++layer) served.placements.push_back(layers.placement(layer));

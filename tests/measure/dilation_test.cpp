@@ -34,18 +34,18 @@ TEST(Dilation, IsThatOfTheShortestPassWhereWorkIsShort) {
 }
 
 TEST(Dilation, GivesEveryTaskOfADeepPassItsShare) {
-  EXPECT_DOUBLE_EQ(least_dilation({experts("a", 600)}).factor, 0.8e-3 / kModelledS);
+  EXPECT_DOUBLE_EQ(min_dilation({experts("a", 600)}).factor, 0.8e-3 / kModelledS);
 }
 
 TEST(Dilation, IsThatOfTheShortestTasksWhereTheyAreMany) {
   PlannedRun run = experts("a", 80);
   for (size_t i = 0; i < 40; ++i) run.task_seconds[2 * i] = 1e-6;
   run.forward_s = 0.4;
-  const Dilation d = least_dilation({experts("b"), run});
+  const Dilation d = min_dilation({experts("b"), run});
   EXPECT_DOUBLE_EQ(d.factor, 40 * 0.1e-3 / (1e-3 * run.forward_s));  // waking of 40 tasks is a thousandth of the pass
   EXPECT_EQ(d.set_by, "the shortest tasks, up to forward expert of a");
   for (double& seconds : run.task_seconds) seconds = std::max(seconds, 50e-6);
-  EXPECT_DOUBLE_EQ(least_dilation({run}).factor, 2) << "all are long enough";
+  EXPECT_DOUBLE_EQ(min_dilation({run}).factor, 2) << "all are long enough";
 }
 
 // Its waking is nothing beside the pass, however short it is.
@@ -53,7 +53,7 @@ TEST(Dilation, OneVeryShortTaskDoesNotDecide) {
   PlannedRun run = experts("a");
   for (const double seconds : {1e-6, 1e-9}) {
     run.task_seconds[3] = seconds;
-    EXPECT_DOUBLE_EQ(least_dilation({run}).factor, 0.1e-3 / (1e-3 * run.forward_s));
+    EXPECT_DOUBLE_EQ(min_dilation({run}).factor, 0.1e-3 / (1e-3 * run.forward_s));
   }
 }
 

@@ -53,14 +53,14 @@ TEST(CoreTimes, AreAgainstEachRanksBestMedian) {
 
 TEST(CoreTimes, TellHowSlowTheCoresWereOfWhatTheyHaveBeenSince) {
   CoreTimes cores;
-  EXPECT_EQ(CoreTimes().over(cores), 1);
+  EXPECT_EQ(CoreTimes().ratio_to(cores), 1);
   cores.add({{2, 2, 3}, {4, 4, 4}});
   const CoreTimes then = cores;
   cores.add({{4, 4}, {3, 4}});
-  EXPECT_EQ(then.over(cores), 4 / 3.5);
+  EXPECT_EQ(then.ratio_to(cores), 4 / 3.5);
   cores.add({{1}, {4}});
-  EXPECT_EQ(then.over(cores), 2);
-  EXPECT_EQ(cores.over(then), 1);
+  EXPECT_EQ(then.ratio_to(cores), 2);
+  EXPECT_EQ(cores.ratio_to(then), 1);
 }
 
 TEST(CoreProbe, IsOfThisThreadsWorkAlone) {

@@ -13,7 +13,7 @@ LayerCase small_case() {
   return complete(layer, {.nodes = 2, .ranks_per_node = 2}, Rounding::ragged);
 }
 
-TEST(InStep, EveryTaskOfASerialPlanWaitsForTheOneBefore) {
+TEST(LockstepBinding, EveryTaskOfASerialPlanWaitsForTheOneBefore) {
   for (const Schedule* schedule : any_decision::fitting(small_case())) {
     const Plan plan = build_plan(*schedule, small_case(), any_decision::any_decision(*schedule, small_case(), 1, 4));
     const Plan serial = serial_plan(plan);
@@ -45,14 +45,14 @@ class Spans {
   double seconds(GroupKind group) const {
     Task task;
     task.group = group;
-    return in_step_seconds(task, ranks_, begin_s_, machines_);
+    return lockstep_seconds(task, ranks_, begin_s_, machines_);
   }
   RankTimes ranks_;
   std::vector<double> begin_s_;
   std::vector<RankMachine> machines_;
 };
 
-TEST(InStep, AComputationTakesItsShareOfTheCores) {
+TEST(LockstepBinding, AComputationTakesItsShareOfTheCores) {
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 3}}).computation(), 2);
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1.5, 3.5}}).computation(), 2);              // woken later
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 6}}).computation(), 5);                  // the slowest
@@ -63,12 +63,12 @@ TEST(InStep, AComputationTakesItsShareOfTheCores) {
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {1, 3}, {3, 5}}).computation(), 3);          // of three one waits
 }
 
-TEST(InStep, ACollectiveTakesFromTheLastArrivalToTheLastEnd) {
+TEST(LockstepBinding, ACollectiveTakesFromTheLastArrivalToTheLastEnd) {
   EXPECT_DOUBLE_EQ(Spans({{1, 3}, {2, 3.5}}).collective(), 1.5);
   EXPECT_DOUBLE_EQ(Spans({{1, 4}, {2, 3}}).collective(), 2);
 }
 
-TEST(InStep, ClocksOfOtherMachinesAreNotCompared) {
+TEST(LockstepBinding, ClocksOfOtherMachinesAreNotCompared) {
   Spans apart({{1, 3}, {1, 4}});
   apart.begin(1, 9000, "other", 2);
   EXPECT_DOUBLE_EQ(apart.computation(), 3);

@@ -40,7 +40,7 @@ TEST(KernelBench, TimesWhatIsRightAndNothingElse) {
   Kernel right = one.kernel("right"), wrong = two.kernel("wrong", {3, "element 7"}), bound = three.kernel("bound");
   right.bound = {"bound", {bound.key()}, [](double seconds, double of) { return of / seconds; }};
   bound.bound = {"wrong", {wrong.key()}, [](double, double) { return 1.0; }};
-  RecordWriter writer(scratch.path("kernels.jsonl"), Question());
+  RecordWriter writer(scratch.path("kernels.jsonl"), RunInputs());
   KernelBench bench(writer, 4);
   bench.run(std::vector{right, wrong, bound});
   writer.end();
@@ -67,11 +67,11 @@ TEST(KernelBench, GoesOnWhereItWasBrokenOff) {
   const std::string path = scratch.path("kernels.jsonl");
   Counted done, open;
   {
-    RecordWriter writer(path, Question());
+    RecordWriter writer(path, RunInputs());
     KernelBench(writer, 2).run(std::vector{done.kernel("done")});
   }
   const int runs = done.runs;
-  RecordWriter writer(path, Question());
+  RecordWriter writer(path, RunInputs());
   KernelBench bench(writer, 2);
   bench.run(std::vector{done.kernel("done"), open.kernel("open")});
   EXPECT_EQ(done.runs, runs);
@@ -81,7 +81,7 @@ TEST(KernelBench, GoesOnWhereItWasBrokenOff) {
 
 TEST(KernelBench, AKernelThatThrowsEndsIt) {
   const Scratch scratch;
-  RecordWriter writer(scratch.path("kernels.jsonl"), Question());
+  RecordWriter writer(scratch.path("kernels.jsonl"), RunInputs());
   Kernel kernel{.name = "none", .width = 1};
   kernel.run = [] { throw RankFailure("no memory"); };
   kernel.check = [] { return WrongElements{}; };

@@ -115,7 +115,7 @@ TEST(References, OneProcessOfAMachineComputesThemHoweverLongItTakes) {
     References::Key key;
     for (const double loss : {1.5, 1.5, 2.5}) {
       key.tie = loss;
-      const ModelReference& found = references.of(key, [&] {
+      const ModelReference& found = references.find_or_compute(key, [&] {
         ++calls;
         std::this_thread::sleep_for(std::chrono::duration<double>(2.5 * kTimeoutS));
         ModelReference reference;
@@ -135,14 +135,14 @@ TEST(References, OneProcessOfAMachineComputesThemHoweverLongItTakes) {
 
 TEST(MeasuringTime, LatePassesAreFewAndSaySo) {
   LayerBenchSettings settings = unpaced();
-  settings.most_timed_s = 1e-9;
+  settings.max_timed_s = 1e-9;
   settings.fill_s = 1;
   for (const MeasuredRun& run : measure_layer(runs_of({"ds-moe", "tutel"}, case_of(2)), settings).runs) {
-    EXPECT_EQ(run.total_s.size(), kFewestPasses);
+    EXPECT_EQ(run.total_s.size(), kMinPasses);
     EXPECT_TRUE(run.out_of_time);
     EXPECT_EQ(run.repeats, 0);
   }
-  settings.most_timed_s = 0;
+  settings.max_timed_s = 0;
   settings.fill_s = 0;
   for (const MeasuredRun& run : measure_layer(runs_of({"ds-moe", "tutel"}, case_of(2)), settings).runs) {
     EXPECT_EQ(run.total_s.size(), kPasses);
@@ -163,10 +163,10 @@ TEST(MeasuringTime, LateStepsOfATrainingAreFewAndSaySo) {
   std::atomic<bool> stop = false;
   LayerBenchSettings settings = unpaced();
   settings.training = {.text = text.get(), .stop = &stop};
-  settings.most_timed_s = 1e-9;
+  settings.max_timed_s = 1e-9;
   const MeasuredRun run = measure_layer({planned}, settings).runs.front();
-  EXPECT_EQ(run.losses.size(), kFewestPasses);
-  EXPECT_EQ(run.total_s.size(), kFewestPasses);
+  EXPECT_EQ(run.losses.size(), kMinPasses);
+  EXPECT_EQ(run.total_s.size(), kMinPasses);
   EXPECT_TRUE(run.out_of_time);
   stop = true;
   EXPECT_THROW(measure_layer({planned}, settings), Stopped);
@@ -178,14 +178,14 @@ struct Sampled {
   int out_of_time = 0, asked = 0;
 };
 
-Sampled sampled(double most_s) {
+Sampled sampled(double max_s) {
   OpSizes sizes;
   sizes.begin = 1024;
   sizes.end = 4096;
   std::vector<OpCase> cases = real_cases(host_cluster(), "local", sizes);
   std::erase_if(cases, [](const OpCase& c) { return c.op == Op::gemm; });
   OpSettings settings;
-  settings.most_s = most_s;
+  settings.max_s = max_s;
   std::vector<size_t> open(cases.size());
   for (size_t i = 0; i < open.size(); ++i) open[i] = i;
   Sampled found;
@@ -203,7 +203,7 @@ Sampled sampled(double most_s) {
 
 TEST(MeasuringTime, LateOpsHaveTheFewestSamplesAndAreNotTimedAgain) {
   const Sampled late = sampled(1e-9), any_time = sampled(0);
-  EXPECT_EQ(late.samples, std::vector<size_t>(18, kFewestSamples));  // four ops and two networks' sends, of three sizes
+  EXPECT_EQ(late.samples, std::vector<size_t>(18, kMinSamples));  // four ops and two networks' sends, of three sizes
   EXPECT_EQ(late.out_of_time, 18);
   EXPECT_EQ(any_time.samples, std::vector<size_t>(19, 5));  // one of them twice
   EXPECT_EQ(any_time.out_of_time, 0);

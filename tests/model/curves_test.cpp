@@ -228,7 +228,7 @@ TEST(LossCurves, OfWavesArePlainOrdersBitForBit) {
     plain.backwards.resize(kLayers, {2, 0, 0, {}, {}});
     const Profile profile = nominal_profile(model.shape);
     const LayerPricer pricer(profile, model.shape);
-    LocalModels waves(wave_plan(pricer, model, more_kept(model, 0), {2, 2, 2, 2}), text(), 7);
+    LocalModels waves(wave_plan(pricer, model, raised_kept_layers(model, 0), {2, 2, 2, 2}), text(), 7);
     LocalModels plains(build_model_plan(find_schedule("fsmoe-dw"), model, plain), text(), 7);
     for (LocalModels* models : {&waves, &plains})
       models->train({.learning_rate = 3e-3, .clip_norm = 0.5, .warm_up_steps = 5, .steps = kSteps});

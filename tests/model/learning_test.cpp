@@ -140,7 +140,7 @@ TEST(DISABLED_SlowLearning, OfSixteenTokensOnOneRankAndOnFour) {
 
 // A model of bytes, against what one sees who knows the byte before alone.
 TEST(DISABLED_SlowLearning, OfThisProjectsOwnText) {
-  const auto text = read_byte_source(own_text(), 3);
+  const auto text = read_byte_source(included_text_path(), 3);
   LayerShape layer = small_layer();
   layer.batch = 16;
   layer.seq = 32;

@@ -12,9 +12,9 @@ LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t see
     : plan_(plan), world_(plan.shape.parallel.ranks()), ranks_(static_cast<size_t>(plan.shape.parallel.ranks())) {
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
-    const auto everyone = world_.communicator(rank);
+    const auto world_comm = world_.communicator(rank);
     ranks_[rank] = std::make_unique<measure::RankRun>(
-        plan_, *everyone,
+        plan_, *world_comm,
         measure::RankRun::Setup{
             .kind = device, .seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
   });
@@ -50,7 +50,7 @@ void LocalModels::write(const std::string& folder) const {
   const int64_t step = ranks_.front()->model()->steps();
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     RankModel& model = *ranks_[rank]->model();
-    write_checkpoint(folder, step, static_cast<int>(rank), model.stored(), model.memory());
+    write_checkpoint(folder, step, static_cast<int>(rank), model.stored_tensors(), model.memory());
   }
   complete_checkpoint(folder, step, static_cast<int>(ranks_.size()), "");
 }
@@ -59,8 +59,8 @@ void LocalModels::read(const std::string& folder) {
   const std::optional<Checkpoint> newest = newest_checkpoint(folder);
   require<WrongResult>(newest.has_value(), "{}: found no checkpoint", folder);
   for (const auto& rank : ranks_) {
-    read_checkpoint(*newest, rank->model()->stored(), rank->model()->memory());
-    rank->model()->go_on_from(newest->step);
+    read_checkpoint(*newest, rank->model()->stored_tensors(), rank->model()->memory());
+    rank->model()->resume_from(newest->step);
   }
 }
 

@@ -32,7 +32,7 @@ class LocalModels {
   const std::vector<std::unique_ptr<measure::RankRun>>& ranks() const { return ranks_; }
 
  private:
-  double sum(const std::vector<double>& of_ranks) const;
+  double sum(const std::vector<double>& to_rank_order) const;
 
   Plan plan_;
   LocalWorld world_;

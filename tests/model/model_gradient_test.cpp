@@ -65,7 +65,7 @@ void prove(const Plan& plan, uint64_t seed) {
   const std::string groups = fmt::format("pp {} dp {} cp {} mp {} ep {} esp {}", p.pp, p.dp, p.cp, p.mp, p.ep, p.esp);
   met.shared_samples += p.cp > 1;
   met.shapes.insert(groups);
-  if (!plan.dense.none(plan.layers)) met.dense_shapes.insert(groups);
+  if (!plan.dense.has_none(plan.layers)) met.dense_shapes.insert(groups);
 }
 
 TEST(Models, LossesAndGradientsAreAutograds) {

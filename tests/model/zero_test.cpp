@@ -141,7 +141,7 @@ TEST(Zero, StatesAreSharedOutWhole) {
     EXPECT_EQ(shared.states_bytes, expected);
     for (const auto& rank : shared.models.ranks()) {
       int64_t own = 0;
-      for (const ShardedTensor& t : rank->model()->stored())
+      for (const ShardedTensor& t : rank->model()->stored_tensors())
         own += t.name.ends_with(".moment1") || t.name.ends_with(".moment2") ? t.data.bytes() : 0;
       most = std::max(most, own);
     }

@@ -23,7 +23,7 @@ Plan changed(const Plan& plan, const std::function<void(Structure&)>& change) {
   change(structure);
   Plan result = plan;
   const auto description = [](const Task& t) {
-    return std::tuple(t.kind, t.phase, t.again, t.micro_batch, t.layer, t.chunk, t.chunks, t.slice);
+    return std::tuple(t.kind, t.phase, t.is_recompute, t.micro_batch, t.layer, t.chunk, t.chunks, t.slice);
   };
   std::map<decltype(description(Task())), Work> works;
   for (const Task& task : plan.tasks()) works[description(task)] = plan.works.at(task.id);

@@ -25,14 +25,14 @@ std::vector<int> numbers(const DenseLayers& dense, int layers) {
 
 TEST(DenseLayers, AreThoseThatRulesName) {
   using List = std::vector<int>;
-  EXPECT_EQ(numbers(DenseRule{8, 0, 2, {}}.of(6), 6), (List{0, 2, 4})) << "every second layer has experts: 1, 3, 5";
-  EXPECT_EQ(numbers(DenseRule{8, 0, 3, {}}.of(7), 7), (List{0, 1, 3, 4, 6}));
-  EXPECT_EQ(numbers(DenseRule{8, 3, 1, {}}.of(61), 61), (List{0, 1, 2})) << "DeepSeek-V3";
-  EXPECT_EQ(numbers(DenseRule{8, 1, 2, {5}}.of(6), 6), (List{0, 2, 4, 5}));
-  EXPECT_EQ((DenseRule{8, 0, 1, {}}.of(6)), DenseLayers()) << "none";
-  const DenseLayers dense = DenseRule{8, 0, 2, {}}.of(6);
-  EXPECT_EQ(dense.in(0, 6), 3);
-  EXPECT_EQ(dense.in(1, 4), 1);
+  EXPECT_EQ(numbers(DenseRule{8, 0, 2, {}}.expand(6), 6), (List{0, 2, 4})) << "every second layer has experts: 1, 3, 5";
+  EXPECT_EQ(numbers(DenseRule{8, 0, 3, {}}.expand(7), 7), (List{0, 1, 3, 4, 6}));
+  EXPECT_EQ(numbers(DenseRule{8, 3, 1, {}}.expand(61), 61), (List{0, 1, 2})) << "DeepSeek-V3";
+  EXPECT_EQ(numbers(DenseRule{8, 1, 2, {5}}.expand(6), 6), (List{0, 2, 4, 5}));
+  EXPECT_EQ((DenseRule{8, 0, 1, {}}.expand(6)), DenseLayers()) << "none";
+  const DenseLayers dense = DenseRule{8, 0, 2, {}}.expand(6);
+  EXPECT_EQ(dense.count(0, 6), 3);
+  EXPECT_EQ(dense.count(1, 4), 1);
   EXPECT_EQ(numbers(dense.first(3), 6), (List{0, 2}));
   EXPECT_FALSE(dense.has(-1) || dense.has(6)) << "a model's ends";
   EXPECT_EQ(count_layers(6, dense), "6 layers, 3 MoE");
@@ -46,11 +46,11 @@ TEST(LayerSet, AreThoseOfAPatternThatRepeats) {
   for (const auto& [pattern, layers] : {std::pair{"", 4}, {"1", 4}, {"110", 2}})
     EXPECT_EQ(whole_layers(pattern, layers), LayerSet()) << "none: " << pattern;
   const LayerSet whole = whole_layers("10", 6);
-  EXPECT_EQ(whole.in(0, 6), 3);
+  EXPECT_EQ(whole.count(0, 6), 3);
   EXPECT_EQ(windowed_pattern(whole.first(3), 3), "101");
   EXPECT_EQ(whole.first(1), LayerSet());
   EXPECT_FALSE(whole.has(-1) || whole.has(6)) << "a model's ends";
-  const DenseLayers dense = DenseRule{8, 2, 1, {}}.of(6);
+  const DenseLayers dense = DenseRule{8, 2, 1, {}}.expand(6);
   EXPECT_EQ(layer_kind(dense, whole, 0), LayerKind::dense);
   EXPECT_EQ(layer_kind(dense, whole, 1), LayerKind::whole_dense);
   EXPECT_EQ(layer_kind(dense, whole, 2), LayerKind::moe);
@@ -108,7 +108,8 @@ ModelShape three_layers(int pp = 1) {
   ModelShape model{c, 3 * pp, 2};
   model.step = {true, true, OptimizerKind::adamw};
   model.dense = {{}, 96};
-  for (int stage = 0; stage < pp; ++stage) model.dense.is.insert(model.dense.is.end(), {true, false, stage > 0});
+  for (int stage = 0; stage < pp; ++stage)
+    model.dense.by_layer.insert(model.dense.by_layer.end(), {true, false, stage > 0});
   return model;
 }
 
@@ -186,7 +187,7 @@ TEST(DenseLayers, OfDecisionsHaveNoDegree) {
   EXPECT_NO_THROW(build_model_plan(fsmoe, model, degree));
   EXPECT_EQ(backward_degrees(model, degree), std::pair(1, 4));
   ModelShape all = model;
-  all.dense.is.assign(3, true);
+  all.dense.by_layer.assign(3, true);
   EXPECT_THROW(build_model_plan(fsmoe, all, plain(all)), BadInput) << "no layer has experts";
 }
 
@@ -219,11 +220,11 @@ TEST(DenseLayers, BreakRulesOfTheirOwn) {
         ->id;
   };
   Plan others = good;
-  others.dense.is[1] = true;
+  others.dense.by_layer[1] = true;
   EXPECT_NE(complaint(others).find("belongs to an MoE part, but its layer is dense"), std::string::npos)
       << complaint(others);
   others = good;
-  others.dense.is[0] = false;
+  others.dense.by_layer[0] = false;
   EXPECT_NE(complaint(others), "no complaint");
   const Plan unread = changed(good, [&](Structure& s) {
     std::erase_if(s.tasks[first_ffn(s, kBackward)].reads, [](const Access& a) { return a.phase == kForward; });
@@ -253,7 +254,7 @@ TEST(DenseLayers, CountInMemory) {
   // y, the gathered input, the normed one, q k v and what they mix to, scores; the feed-forward's gathered and normed
   // input, and inside.
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
-  const Heads heads = most_heads(c);
+  const Heads heads = max_heads(c);
   const double head_dim = m / static_cast<double>(c.layer.heads);
   const double attention = m / c.parallel.mp + 2 * m +
                            2 * static_cast<double>(heads.query + heads.key_value) * head_dim +

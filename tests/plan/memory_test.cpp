@@ -294,7 +294,7 @@ TEST(Memory, AgreesWithWhatFsmoeRan) {
                               {"mixtral-7b@fsmoe", "testbed-b", 8, 4, 32, 11, false},
                               {"mixtral-22b@fsmoe", "testbed-a", 6, 8, 0, 48, true},
                               {"mixtral-22b@fsmoe", "testbed-a", 6, 8, 56, 48, false}}) {
-    const Model model = on_cluster(find_model(run.model), run.cluster);
+    const Model model = model_on_cluster(find_model(run.model), run.cluster);
     ParallelShape parallel = model.parallel;
     parallel.nodes = run.nodes;
     parallel.ranks_per_node = run.ranks_per_node;

@@ -135,7 +135,7 @@ Plan again_plan() {
 }
 
 Task& again(Structure& s, TaskKind kind) {
-  return *std::ranges::find_if(s.tasks, [&](const Task& task) { return task.again && task.kind == kind; });
+  return *std::ranges::find_if(s.tasks, [&](const Task& task) { return task.is_recompute && task.kind == kind; });
 }
 
 TEST(PlanChecks, ForwardThatRunsAgainInPart) {
@@ -148,7 +148,7 @@ TEST(PlanChecks, ForwardThatRunsAgainInPart) {
   expect_named(part, named, "is repeated, but the repeated forward does not have the same tasks");
   const Plan backward = changed(again_plan(), [&](Structure& s) {
     Task& task = task_of(s, kBackward, TaskKind::gate);
-    task.again = true;
+    task.is_recompute = true;
     named = task.name();
   });
   EXPECT_NE(complaint(backward), "no complaint");
@@ -169,7 +169,7 @@ TEST(PlanChecks, BackwardThatReadsWhatItsForwardMadeFirst) {
   const Plan first = changed(again_plan(), [&](Structure& s) {
     Task& task = task_of(s, kBackward, TaskKind::i_order);
     for (Access& access : task.reads)
-      if (access.buffer == Buffer::routing) access.again = false;
+      if (access.buffer == Buffer::routing) access.is_recompute = false;
     named = task.name();
   });
   expect_named(first, named, "reads routing of the first forward, expected that of the repeated one");

@@ -95,8 +95,8 @@ TEST(FitTerms, SayHowTheyDid) {
   fit_terms({{{1, 2e6}, 1e-3}, {{1, 4e6}, 2e-3}}, "a row", row);
   EXPECT_EQ(row.verdict.weak, "2 samples, too few to judge it");
   EXPECT_FALSE(row.held_out_error);
-  EXPECT_EQ(row.least, (TermValues{1, 2e6}));
-  EXPECT_EQ(row.most, (TermValues{1, 4e6}));
+  EXPECT_EQ(row.min, (TermValues{1, 2e6}));
+  EXPECT_EQ(row.max, (TermValues{1, 4e6}));
   fit_terms({{{1, 1e6}, 1e-3}, {{1, 2e6}, 9e-3}, {{1, 3e6}, 2e-3}, {{1, 4e6}, 8e-3}}, "a row", row);
   EXPECT_TRUE(row.verdict.weak.value().starts_with("held-out error"));
   EXPECT_THROW(fit_terms({}, "a row", row), BadInput);

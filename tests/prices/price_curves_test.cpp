@@ -41,10 +41,10 @@ TEST(PriceCurves, PartsOfACurveTakeAtLeastTheirCheapestRate) {
   CommRow row;
   row.points = {{100, 2.0}, {200, 2.5}, {400, 8.0}};
   const PriceCurve curve = price_curve(row);
-  EXPECT_DOUBLE_EQ(curve.in_parts(800, 800, 0.5).all, 4 * 3.0) << "parts of 200";
-  EXPECT_DOUBLE_EQ(curve.in_parts(800, 100, 0.5).all, 8 * 2.5) << "parts of 100";
-  EXPECT_DOUBLE_EQ(curve.in_parts(800, 150, 0.5).all, 800 / 150.0 * 2.75);
-  EXPECT_DOUBLE_EQ(curve.in_parts(800, 800, 0.5).one, 1.5 + 0.5) << "of nothing";
+  EXPECT_DOUBLE_EQ(curve.seconds_in_parts(800, 800, 0.5).all, 4 * 3.0) << "parts of 200";
+  EXPECT_DOUBLE_EQ(curve.seconds_in_parts(800, 100, 0.5).all, 8 * 2.5) << "parts of 100";
+  EXPECT_DOUBLE_EQ(curve.seconds_in_parts(800, 150, 0.5).all, 800 / 150.0 * 2.75);
+  EXPECT_DOUBLE_EQ(curve.seconds_in_parts(800, 800, 0.5).one, 1.5 + 0.5) << "of nothing";
 }
 
 // EP inside a node and ESP between nodes: what is exchanged over both crosses the slower network.

@@ -76,11 +76,11 @@ Profile full_profile() {
                      .phase = Phase::backward,
                      .dtype = DType::bfloat16,
                      .s_per = {awkward(22), awkward(23), 0, 0, 0, awkward(24)},
-                     .least = {1, awkward(25), 0, 0, 0, 1e6},
-                     .most = {1, 1e12, 0, 5, 0, 1e6},
+                     .min = {1, awkward(25), 0, 0, 0, 1e6},
+                     .max = {1, 1e12, 0, 5, 0, 1e6},
                      .held_out_error = awkward(26),
                      .verdict = {0.5, {}, "held-out error 20 %"}});
-  p.tasks.push_back({.name = "copy", .s_per = {awkward(27)}, .least = {1}, .most = {1}});
+  p.tasks.push_back({.name = "copy", .s_per = {awkward(27)}, .min = {1}, .max = {1}});
   p.unusable = {{"allgather intra 4", "found 1 size, expected at least 2"}, {"gate:gshard backward", "\"so\""}};
   p.task_overhead_s = awkward(13);
   int place = 20;
@@ -115,8 +115,8 @@ void expect_same(const ModuleRow& a, const ModuleRow& b) {
 }
 
 void expect_same(const TaskRow& a, const TaskRow& b) {
-  EXPECT_EQ(std::tie(a.name, a.phase, a.dtype, a.s_per, a.least, a.most, a.held_out_error, a.verdict),
-            std::tie(b.name, b.phase, b.dtype, b.s_per, b.least, b.most, b.held_out_error, b.verdict));
+  EXPECT_EQ(std::tie(a.name, a.phase, a.dtype, a.s_per, a.min, a.max, a.held_out_error, a.verdict),
+            std::tie(b.name, b.phase, b.dtype, b.s_per, b.min, b.max, b.held_out_error, b.verdict));
 }
 
 template <class Row>

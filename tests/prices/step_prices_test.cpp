@@ -105,7 +105,7 @@ TEST(StepPrices, EndsOfAPipelineExchangeATiedEmbedding) {
 TEST(StepPrices, OptimizersCopyUnlessTheyWereMeasured) {
   const LayerCase shape = four_nodes();
   // AdamW reads 4 numbers of 4 bytes and writes 3; SGD reads 3 and writes 2. A copy reads and writes.
-  const StepWeights some{.dense = 1000, .experts = 500, .alike = 20};
+  const StepWeights some{.dense = 1000, .experts = 500, .replicated = 20};
   EXPECT_DOUBLE_EQ(optimizer_bytes(shape, some, OptimizerKind::adamw), 1520 * 28 / 2.0);
   EXPECT_DOUBLE_EQ(optimizer_bytes(shape, some, OptimizerKind::sgd), 1520 * 20 / 2.0);
   LayerCase shares = shape, half = shape;
@@ -140,10 +140,10 @@ TEST(StepPrices, EveryGatesWeightsAreCounted) {
                                        {"expert-choice", 4 * 32},
                                        {"xmoe", 16 * 32 + 4 * 16 + 1}}) {
     c.layer.gate = gate;
-    EXPECT_EQ(step_weights(c).alike, elements + norms) << gate;
+    EXPECT_EQ(step_weights(c).replicated, elements + norms) << gate;
   }
   c.layer.gate = "softmoe";
-  EXPECT_EQ(step_weights(c).alike, capacity_rows(c) * 4 * 32 + norms);
+  EXPECT_EQ(step_weights(c).replicated, capacity_rows(c) * 4 * 32 + norms);
 }
 
 // gpt-oss-20b on one rank, by hand from the row of GEMMs: six GEMMs of attention, twelve in the backward. 12 of 24

@@ -22,8 +22,8 @@ void add_task_rows(Profile& profile, const LayerCase& shape, uint64_t seed) {
       TaskRow row{.name = task_row_name(kind, shape), .phase = phase, .dtype = shape.layer.dtype};
       for (size_t t = 0; t < kTerms; ++t) {
         row.s_per[t] = 1e-9 * random_uniform(seed, stream_of("task rows"), drawn++);
-        row.least[t] = 0;
-        row.most[t] = 1e18;
+        row.min[t] = 0;
+        row.max[t] = 1e18;
       }
       profile.tasks.push_back(row);
     }
@@ -53,7 +53,7 @@ TEST(TaskRows, PriceTheTermsOfAChunksShare) {
                                   : static_cast<double>(chunk_rows(plan.rows, task.chunks, task.chunk).count()) /
                                         static_cast<double>(plan.rows);
         const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape), task.phase);
-        const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.of_share(share));
+        const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.share_terms(share));
         ASSERT_NEAR(seconds[task.id], expected, 1e-9 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         ++computations;
@@ -74,19 +74,19 @@ TEST(TaskTerms, CountThePairsThatAWindowLeaves) {
       for (int64_t key = 0; key <= query; ++key) pairs += window == 0 || query - key < window ? 2 : 0;
     pairs = std::min(pairs, layer.seq * layer.seq);
     const TaskTerms terms = terms_of(TaskKind::attention, Phase::forward, shape, Flow::sharded);
-    EXPECT_DOUBLE_EQ(terms.of_rows[Term::score], static_cast<double>(layer.batch * layer.heads * pairs)) << window;
+    EXPECT_DOUBLE_EQ(terms.row_terms[Term::score], static_cast<double>(layer.batch * layer.heads * pairs)) << window;
   }
 }
 
 TEST(TaskRows, TellALayerThatIsOutsideOfWhatWasMeasured) {
   auto layer = random_layer(1);
   const LayerCase& shape = layer.shape;
-  const TermValues terms = terms_of(TaskKind::attention, Phase::forward, shape, Flow::sharded).of_share(1);
+  const TermValues terms = terms_of(TaskKind::attention, Phase::forward, shape, Flow::sharded).share_terms(1);
   const auto notes = [&](double least, double most) {
     Profile profile = layer.profile;
     TaskRow row{.name = "attention", .dtype = shape.layer.dtype, .s_per = {0, 1e-12}};
-    row.least[1] = least * terms[1];
-    row.most[1] = most * terms[1];
+    row.min[1] = least * terms[1];
+    row.max[1] = most * terms[1];
     profile.tasks.push_back(row);
     const LayerPricer pricer(profile, shape);
     pricer.dense_seconds(TaskKind::attention, Phase::forward);
@@ -102,7 +102,7 @@ TEST(TaskRows, ASharedExpertTakesTheExpertsRowWhereItHasNone) {
   auto layer = random_layer(3);
   layer.shape.layer.shared_hidden = 64;
   const std::string ffn(name_of(layer.shape.layer.ffn));
-  const TermValues terms = terms_of(TaskKind::shared, Phase::forward, layer.shape, Flow::sharded).of_share(1);
+  const TermValues terms = terms_of(TaskKind::shared, Phase::forward, layer.shape, Flow::sharded).share_terms(1);
   const auto seconds = [&] {
     return LayerPricer(layer.profile, layer.shape).dense_seconds(TaskKind::shared, Phase::forward) -
            layer.profile.task_overhead_s;

@@ -61,8 +61,8 @@ Contention contention_of(Draws& draws) {
 DenseLayers dense_of(uint64_t seed, const ModelShape& model) {
   Draws draws(seed, 301);
   DenseLayers dense{{}, model.shape.parallel.mp * (8 << draws.below(6))};
-  for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draws.below(2) == 0);
-  dense.is[draws.below(model.layers)] = false;
+  for (int layer = 0; layer < model.layers; ++layer) dense.by_layer.push_back(draws.below(2) == 0);
+  dense.by_layer[draws.below(model.layers)] = false;
   return dense.first(model.layers);
 }
 

@@ -98,7 +98,7 @@ Holders accessed(const Plan& plan) {
       const bool sum = a.phase == Phase::backward && sums.contains({a.buffer, a.layer, a.micro_batch});
       const auto lifetime = sum ? Lifetime::input_sum : lifetime_of(a, kept);
       if (!lifetime || borders.contains({a.buffer, a.layer, a.micro_batch})) return;
-      std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch, a.again}];
+      std::vector<int>& tasks = all[{static_cast<int>(*lifetime), a.layer, a.micro_batch, a.is_recompute}];
       if (tasks.empty() || tasks.back() != task.id) tasks.push_back(task.id);
     };
     for (const Access& a : task.reads) add(a);
@@ -118,7 +118,7 @@ void expect_ordered(const Plan& plan, Counted& counted) {
   const Holders holders = accessed(plan);
   for (const auto& [key, tasks] : holders) {
     const auto [lifetime, layer, micro_batch, again] = key;
-    const int slot = slots.of(layer, micro_batch)[lifetime];
+    const int slot = slots.pass_slots(layer, micro_batch)[lifetime];
     ASSERT_GE(slot, 0);
     held[slot].push_back(&tasks);
   }
@@ -134,7 +134,7 @@ void expect_ordered(const Plan& plan, Counted& counted) {
                                              << " is not ordered before " << plan.tasks()[late].name();
       }
   ++counted.plans;
-  counted.again += std::ranges::any_of(plan.tasks(), &Task::again);
+  counted.again += std::ranges::any_of(plan.tasks(), &Task::is_recompute);
 }
 
 TEST(Lifetimes, PassesThatShareASlotTakeTurns) {

@@ -76,7 +76,7 @@ TEST(MicroOpsOfModels, FrozenOrderIsThePrioritySimulation) {
 // pipelined, and pieces run beside attention.
 TEST(MicroOpsOfModels, LinaSendsBesideAttention) {
   const Profile profile = find_profile("testbed-b");
-  const Model model = on_cluster(find_model("gpt2-xl@fsmoe"), "testbed-b");
+  const Model model = model_on_cluster(find_model("gpt2-xl@fsmoe"), "testbed-b");
   ParallelShape parallel = model.parallel;
   parallel.nodes = profile.nodes;
   parallel.ranks_per_node = profile.ranks_per_node;

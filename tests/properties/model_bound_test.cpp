@@ -54,7 +54,7 @@ TEST(ModelBound, HasTheGathersOfZero) {
       const bool experts = task.kind == TaskKind::expert_weights;
       const Work& work = shared.works[task.id];
       EXPECT_EQ(work.op, Op::allgather);
-      const LayerCase& own = cases.of(task.layer);
+      const LayerCase& own = cases.at(task.layer);
       EXPECT_EQ(work.bytes, experts ? expert_gradient_bytes(own) : gradient_bytes(own));
       lanes[task.lane] += seconds[task.id];
     }

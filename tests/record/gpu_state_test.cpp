@@ -85,7 +85,7 @@ TEST(GpuWatch, ReadsWhatIsNotIdleUntilItEnds) {
   {
     const GpuWatch watch(nvml, GpuWatch::Interval(1));
     while (readings < 6) std::this_thread::sleep_for(GpuWatch::Interval(1));
-    const Fields seen = watch.seen();
+    const Fields seen = watch.readings_summary();
     const int64_t count = seen.whole("gpu_readings", "");
     EXPECT_GE(count, 5);
     EXPECT_EQ(seen.whole("gpu_sm_mhz_least", ""), 1200);
@@ -97,11 +97,11 @@ TEST(GpuWatch, ReadsWhatIsNotIdleUntilItEnds) {
 }
 
 TEST(GpuWatch, OfIdleOrUnknownGpusSaysNothing) {
-  EXPECT_TRUE(GpuWatch(nullptr).seen().empty());
+  EXPECT_TRUE(GpuWatch(nullptr).readings_summary().empty());
   made_up_gpus = {{.reasons = kNvmlIdle}};
   const GpuWatch watch(std::make_shared<Nvml>(made_up_nvml()), GpuWatch::Interval(1));
   std::this_thread::sleep_for(GpuWatch::Interval(20));
-  EXPECT_TRUE(watch.seen().empty());
+  EXPECT_TRUE(watch.readings_summary().empty());
 }
 
 }  // namespace

@@ -135,11 +135,11 @@ TEST(Record, RandomGroupsReadBackAsTheirCases) {
       if (draw(2) == 0) record.bound_s = static_cast<double>(draw(2));
     }
     const CaseGroup read = again(group);
-    std::map<std::string, CaseRecord> by_key;
-    for (const CaseRecord& record : read.cases) by_key[record.key] = record;
-    ASSERT_EQ(by_key.size(), group.cases.size());
+    std::map<std::string, CaseRecord> candidates_by_key;
+    for (const CaseRecord& record : read.cases) candidates_by_key[record.key] = record;
+    ASSERT_EQ(candidates_by_key.size(), group.cases.size());
     for (const CaseRecord& record : cases_of(group))
-      ASSERT_TRUE(same(by_key.at(record.key), again(record))) << to_json_line(group);
+      ASSERT_TRUE(same(candidates_by_key.at(record.key), again(record))) << to_json_line(group);
   }
 }
 
@@ -257,37 +257,37 @@ TEST(Stamp, IsReadWithoutWhatOlderOnesLack) {
             "f:1: conditions: found 7, expected an object");
 }
 
-std::string digest(const Question& question) { return stamp_run(question).config_digest; }
+std::string digest(const RunInputs& question) { return stamp_run(question).config_digest; }
 
 TEST(Digest, IsOfAllThatDecidesTheRecords) {
   const Scratch scratch;
   const std::string file = scratch.write("profile.toml", "a = 1"), second = scratch.write("grid.toml", "b = 1");
-  const Question question{{{"moetune"}, {"tune", "--seed=1"}}, {file, "", second}, {{"ranks", 4}}};
+  const RunInputs question{{{"moetune"}, {"tune", "--seed=1"}}, {file, "", second}, {{"ranks", 4}}};
   std::set<std::string> digests{digest(question)};
   const auto differs = [&](const std::string& what, auto change) {
-    Question other = question;
+    RunInputs other = question;
     change(other);
     EXPECT_TRUE(digests.insert(digest(other)).second) << what;
   };
-  differs("flag", [](Question& q) { q.asked.flags[1] = "--seed=2"; });
-  differs("no flag", [](Question& q) { q.asked.flags.pop_back(); });
-  differs("one flag", [](Question& q) { q.asked.flags = {"tune--seed=1"}; });
-  differs("ranks", [](Question& q) { q.ranks.set("ranks", 8); });
-  differs("no ranks", [](Question& q) { q.ranks = {}; });
-  differs("contents", [&](Question&) { scratch.write("grid.toml", "b = 2"); });
-  differs("which file is which", [&](Question& q) { std::swap(q.files[0], q.files[2]); });
-  differs("environment", [](Question&) { ::setenv("NCCL_ALGO", "Ring", 1); });
+  differs("flag", [](RunInputs& q) { q.invocation.flags[1] = "--seed=2"; });
+  differs("no flag", [](RunInputs& q) { q.invocation.flags.pop_back(); });
+  differs("one flag", [](RunInputs& q) { q.invocation.flags = {"tune--seed=1"}; });
+  differs("ranks", [](RunInputs& q) { q.ranks.set("ranks", 8); });
+  differs("no ranks", [](RunInputs& q) { q.ranks = {}; });
+  differs("contents", [&](RunInputs&) { scratch.write("grid.toml", "b = 2"); });
+  differs("which file is which", [&](RunInputs& q) { std::swap(q.files[0], q.files[2]); });
+  differs("environment", [](RunInputs&) { ::setenv("NCCL_ALGO", "Ring", 1); });
   ::unsetenv("NCCL_ALGO");
-  for (int i = 0; i < 3; ++i) differs("a file that is gone", [](Question& q) { q.files[0] = "/dev/null"; });
+  for (int i = 0; i < 3; ++i) differs("a file that is gone", [](RunInputs& q) { q.files[0] = "/dev/null"; });
 }
 
 TEST(Digest, IsOfNothingElse) {
   const Scratch scratch;
-  const Question question{{{"moetune"}, {"tune"}}, {scratch.write("profile.toml", "a = 1")}, {}};
+  const RunInputs question{{{"moetune"}, {"tune"}}, {scratch.write("profile.toml", "a = 1")}, {}};
   const std::string before = digest(question);
-  Question other = question;
-  other.asked.argv = {"./build/moetune", "tune", "--json"};
-  other.asked.named_file = other.asked.overwrite = true;
+  RunInputs other = question;
+  other.invocation.argv = {"./build/moetune", "tune", "--json"};
+  other.invocation.has_named_file = other.invocation.overwrite = true;
   other.files = {scratch.write("copy.toml", "a = 1")};
   ::setenv("MOETUNE_TEST", "1", 1);
   EXPECT_EQ(digest(other), before);

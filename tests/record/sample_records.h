@@ -60,7 +60,7 @@ inline std::vector<CaseRecord> cases_of(CaseGroup group) {
 }
 
 /// Returns what a run is asked for, by a flag.
-inline Question asking(const std::string& flag) { return {{{"moetune", "tune"}, {flag}}, {}, {}}; }
+inline RunInputs asking(const std::string& flag) { return {{{"moetune", "tune"}, {flag}}, {}, {}}; }
 
 inline bool same(const CaseRecord& a, const CaseRecord& b) {
   return a.key == b.key && a.status == b.status && a.reason == b.reason && a.parameters == b.parameters &&

@@ -20,7 +20,7 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   const Scratch scratch;
   const std::string path = scratch.path("new/folder/r.jsonl");
   {
-    Question question = asking("d1");
+    RunInputs question = asking("d1");
     question.ranks = {{"backend", "gloo"}};
     RecordWriter writer(path, question);
     EXPECT_FALSE(writer.resumed());
@@ -30,7 +30,7 @@ TEST(RecordWriter, WritesARunThatReadsBack) {
   const auto runs = read_runs(path);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_TRUE(runs[0].ended);
-  EXPECT_EQ(runs[0].header.argv, asking("d1").asked.argv);
+  EXPECT_EQ(runs[0].header.argv, asking("d1").invocation.argv);
   EXPECT_EQ(runs[0].header.ranks.text("backend", ""), "gloo");
   ASSERT_EQ(runs[0].cases.size(), 3u);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(same(runs[0].cases[i], sample_case(i)));
@@ -56,14 +56,14 @@ TEST(RecordWriter, EachLineIsThereAtOnce) {
 
 TEST(RecordWriter, WhatFailsWithoutACaseLeavesTheFileAsItWas) {
   const Scratch scratch;
-  Question overwrites = asking("d2");
-  overwrites.asked.overwrite = true;
+  RunInputs overwrites = asking("d2");
+  overwrites.invocation.overwrite = true;
   const std::string none = scratch.path("none.jsonl");
   { const RecordWriter writer(none, overwrites); }
   EXPECT_FALSE(std::filesystem::exists(none));
   for (const bool ended : {false, true}) {
     const std::string path = scratch.path(fmt::format("r{}.jsonl", ended)), before = left_by(path, "d1", ended);
-    for (const Question& question : {asking("d1"), overwrites}) {
+    for (const RunInputs& question : {asking("d1"), overwrites}) {
       { const RecordWriter writer(path, question); }
       EXPECT_EQ(Scratch::read(path), before);
     }
@@ -164,9 +164,9 @@ TEST(RecordWriter, AnotherQuestionIsRefusedWhereItWouldMix) {
       for (const std::string flag : {"d1", "d2"}) {
         const std::string path = scratch.path(fmt::format("r{}{}{}.jsonl", ended, named, flag));
         const std::string before = left_by(path, "d1", ended);
-        Question question = asking(flag);
-        question.asked.otherwise = "--overwrite";
-        question.asked.named_file = named;
+        RunInputs question = asking(flag);
+        question.invocation.alternative = "--overwrite";
+        question.invocation.has_named_file = named;
         if (flag == "d2" && (named || !ended)) {
           const auto message = error_of<BadInput>([&] { RecordWriter(path, question); });
           EXPECT_TRUE(message.starts_with(path + ": found a run ")) << message;
@@ -181,8 +181,8 @@ TEST(RecordWriter, AnotherQuestionIsRefusedWhereItWouldMix) {
 TEST(RecordWriter, ARunWithoutACaseIsInNobodysWay) {
   const Scratch scratch;
   const std::string path = scratch.write("r.jsonl", to_json_line(stamp_run(asking("d1"))));
-  Question question = asking("d2");
-  question.asked.named_file = true;
+  RunInputs question = asking("d2");
+  question.invocation.has_named_file = true;
   RecordWriter writer(path, question);
   EXPECT_FALSE(writer.resumed());
   writer.append(sample_case(0));
@@ -196,8 +196,8 @@ TEST(RecordWriter, OverwritingMakesRoomWhateverThereIs) {
       const std::string path = scratch.path("r.jsonl");
       std::filesystem::remove(path);
       left_by(path, "d1", ended);
-      Question question = asking(flag);
-      question.asked.named_file = question.asked.overwrite = true;
+      RunInputs question = asking(flag);
+      question.invocation.has_named_file = question.invocation.overwrite = true;
       {
         RecordWriter writer(path, question);
         EXPECT_FALSE(writer.resumed());
@@ -208,8 +208,8 @@ TEST(RecordWriter, OverwritingMakesRoomWhateverThereIs) {
       ASSERT_EQ(runs[0].cases.size(), 1u);
       EXPECT_EQ(runs[0].cases[0].key, "case-5");
     }
-  Question question = asking("d1");
-  question.asked.overwrite = true;
+  RunInputs question = asking("d1");
+  question.invocation.overwrite = true;
   const std::string other = scratch.write("other", "# a readme\n");
   EXPECT_THROW(RecordWriter(other, question), BadInput);
   EXPECT_EQ(Scratch::read(other), "# a readme\n") << "records make room, nothing else does";

@@ -63,8 +63,8 @@ TEST(StageLayers, AreThoseOfHandMadeSplits) {
   EXPECT_EQ(nth_backward(chunks, 0, 1), 7);
   EXPECT_EQ(nth_backward(chunks, 0, 2), 1);
   EXPECT_EQ(nth_backward(chunks, 3, 1), 6);
-  EXPECT_EQ(most_layers(chunks), 4);
-  EXPECT_EQ(most_layers({10, 4, 1, 1, 1, 0}), 3);
+  EXPECT_EQ(max_layers(chunks), 4);
+  EXPECT_EQ(max_layers({10, 4, 1, 1, 1, 0}), 3);
   EXPECT_EQ(describe_ends(chunks), "first 4 last 2");
   EXPECT_EQ(describe_ends({10, 4, 1, 1, 0, 1}), "last 1");
   EXPECT_EQ(describe_ends({10, 4}), "");
@@ -150,8 +150,8 @@ TEST(StageLayers, KeepWhatTheyHaveInFlight) {
       << "sixteen passes; the longer second stage has fifteen";
   const MemoryRequest chunks =
       memory_request(stage_plan(staged_model({14, 4, 2, 1, 4, 2}, 8, PipelineOrder::one_f_one_b)));
-  const std::vector<int> in_flight{11, 9, 7, 5}, of_chunk{2, 2, 2, 1};
-  for (int stage = 0; stage < 4; ++stage) EXPECT_EQ(chunks.slots.at(stage).kept, of_chunk[stage] * in_flight[stage]);
+  const std::vector<int> in_flight{11, 9, 7, 5}, chunk_rows{2, 2, 2, 1};
+  for (int stage = 0; stage < 4; ++stage) EXPECT_EQ(chunks.slots.at(stage).kept, chunk_rows[stage] * in_flight[stage]);
 }
 
 TEST(StageLayers, DistinguishPlansByTheirHash) {

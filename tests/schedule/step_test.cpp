@@ -108,7 +108,7 @@ TEST(Step, WhatIsNotSummedOrNotSteppedIsRefused) {
   for (const bool experts : {true, false}) {
     Plan plan = good;
     for (Gradient& g : plan.gradients)
-      if (g.layer == 3 && (experts ? g.experts : g.alike)) g.layer = 2;
+      if (g.layer == 3 && (experts ? g.experts : g.is_replicated)) g.layer = 2;
     EXPECT_NE(complaint(plan).find("gradient bytes, expected"), std::string::npos) << complaint(plan);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 using algorithm1_draws::random_costs;
 
 constexpr uint64_t kSeed = 20250511;
-constexpr int kMost = 64;
+constexpr int kMax = 64;
 
 std::string text_of(const PhaseCosts& c) {
   const auto line = [](const ChunkTime& l) { return fmt::format("{:.9g} + {:.9g} / r", l.alpha_s, l.whole_s); };
@@ -110,16 +110,16 @@ PhaseCosts degenerate_costs(uint64_t i) {
 TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
   constexpr double kStep = 1.0 / 128;
   std::array<int, 4> found{};
-  int in_pieces = 0;
+  int sends_pieces = 0;
   double worst = 0;
   for (uint64_t i = 0; i < 2000; ++i) {
     const PhaseCosts c = i < 1500 ? random_costs(kSeed + 1, i, i % 3 != 0) : degenerate_costs(i);
-    const auto minima = case_minima(c, kMost);
+    const auto minima = case_minima(c, kMax);
     std::array<double, 4> least;
     least.fill(std::numeric_limits<double>::infinity());
     std::array<std::set<int>, 4> pieces;
     int piece = 0, before = 0;
-    for (double r = 1; r <= kMost; r += kStep) {
+    for (double r = 1; r <= kMax; r += kStep) {
       const int which = case_of(questions(c, r));
       const auto at = static_cast<size_t>(which - 1);
       piece += which != before;
@@ -128,7 +128,7 @@ TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
       least[at] = std::min(least[at], case_seconds(which, c, r));
     }
     for (size_t k = 0; k < 4; ++k) {
-      in_pieces += pieces[k].size() > 1;
+      sends_pieces += pieces[k].size() > 1;
       ASSERT_TRUE(minima[k] || pieces[k].empty()) << "case " << k + 1 << " missed: " << text_of(c);
       if (!minima[k]) continue;
       const int which = static_cast<int>(k) + 1;
@@ -145,9 +145,9 @@ TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
   fmt::print(
       "2000 draws: minima of cases 1 to 4: {}, {}, {}, {}; {} of them over several ranges of r; a grid of 1/128 "
       "is worse by at most {:.2f} %\n",
-      found[0], found[1], found[2], found[3], in_pieces, 100 * worst);
+      found[0], found[1], found[2], found[3], sends_pieces, 100 * worst);
   for (const int count : found) EXPECT_GT(count, 100);
-  EXPECT_GT(in_pieces, 10) << "ranges in pieces were not tried";
+  EXPECT_GT(sends_pieces, 10) << "ranges in pieces were not tried";
 }
 
 // Rounding the real degree against trying every integer by the same formulas.
@@ -158,9 +158,9 @@ TEST(Algorithm1, DegreesAgainstEveryInteger) {
   for (uint64_t i = 0; i < kDraws; ++i) {
     const PhaseCosts c = random_costs(kSeed + 2, i, true);
     double least = std::numeric_limits<double>::infinity(), least_power = least;
-    for (int r = 1; r <= kMost; ++r) least = std::min(least, predicted_seconds(c, r));
+    for (int r = 1; r <= kMax; ++r) least = std::min(least, predicted_seconds(c, r));
     for (const int r : {1, 2, 4, 8}) least_power = std::min(least_power, predicted_seconds(c, r));
-    const Algorithm1Result near = algorithm1(c, kMost), snapped = algorithm1(c, kMost, DegreeRounding::powers_of_two);
+    const Algorithm1Result near = algorithm1(c, kMax), snapped = algorithm1(c, kMax, DegreeRounding::powers_of_two);
     for (const auto* result : {&near, &snapped}) {
       EXPECT_EQ(result->seconds, predicted_seconds(c, result->degree)) << text_of(c);
       EXPECT_EQ(result->which_case, case_of(questions(c, result->degree))) << text_of(c);

@@ -51,9 +51,9 @@ TEST(BackwardsToChooseFrom, AreFewAndHardlySlower) {
     const BackwardOptions all = drawn(draw, 1 + static_cast<int>(i) % 150);
     BackwardOptions few = all;
     few.keep_few();
-    ASSERT_LE(few.paths.size(), kMostBackwards);
+    ASSERT_LE(few.paths.size(), kMaxBackwards);
     ASSERT_EQ(few.paths.size(), few.options.size());
-    if (all.paths.size() <= kMostBackwards) {
+    if (all.paths.size() <= kMaxBackwards) {
       EXPECT_EQ(few.paths.size(), all.paths.size());
     }
     EXPECT_EQ(least(few, 0, 0), least(all, 0, 0));

@@ -80,7 +80,7 @@ class Everything {
 
 // Degrees and a split between two places, and nothing else, are what is searched.
 bool has_only_degrees_and_splits(const Schedule& schedule) {
-  return schedule.variants.empty() && !in_pieces(schedule) && !schedule.searched_order;
+  return schedule.variants.empty() && !sends_pieces(schedule) && !schedule.searched_order;
 }
 
 void expect_least(const RandomLayer& layer, LayerSearch& search) {

@@ -128,7 +128,7 @@ TEST(ModelContention, NoDecisionIsFasterThanTheBound) {
 TEST(ModelContention, TheBoundOfGradientsAtTheEndCountsTheOutputProjection) {
   ModelSearch search;
   const Profile profile = find_profile("testbed-b");
-  const Model file = on_cluster(find_model("mixtral-7b@fsmoe"), profile.name);
+  const Model file = model_on_cluster(find_model("mixtral-7b@fsmoe"), profile.name);
   ParallelShape parallel = file.parallel;
   parallel.nodes = profile.nodes;
   parallel.ranks_per_node = profile.ranks_per_node;
@@ -203,7 +203,7 @@ TEST(ModelContention, ModelsThatWereLostAreNot) {
   Profile b = find_profile("testbed-b");
   b.contention.compute_by_inter = 3;
   b.contention.compute_by_intra = 1.5;
-  const Model mixtral = on_cluster(find_model("mixtral-7b@fsmoe"), "testbed-b");
+  const Model mixtral = model_on_cluster(find_model("mixtral-7b@fsmoe"), "testbed-b");
   ParallelShape parallel = mixtral.parallel;
   parallel.nodes = b.nodes;
   parallel.ranks_per_node = b.ranks_per_node;

@@ -142,7 +142,7 @@ TEST(ModelSearch, ExactIsNeverSlowerThanThePapersSteps) {
   for (const char* name : {"gpt2-xl@fsmoe", "mixtral-7b@fsmoe", "mixtral-22b@fsmoe"})
     for (const char* cluster : {"testbed-a", "testbed-b"}) {
       const Profile profile = find_profile(cluster);
-      const Model model = on_cluster(find_model(name), cluster);
+      const Model model = model_on_cluster(find_model(name), cluster);
       ParallelShape parallel = model.parallel;
       parallel.nodes = profile.nodes;
       parallel.ranks_per_node = profile.ranks_per_node;

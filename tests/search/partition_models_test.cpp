@@ -48,7 +48,7 @@ TEST(PartitionModels, EachStrategy) {
       {"mixtral-7b@fsmoe", "testbed-b"}, {"mixtral-22b@fsmoe", "testbed-a"}, {"mixtral-22b@fsmoe", "testbed-b"}};
   for (const auto& [name, cluster] : runs) {
     const Profile profile = find_profile(cluster);
-    const Model model = on_cluster(find_model(name), cluster);
+    const Model model = model_on_cluster(find_model(name), cluster);
     const ParallelShape ranks{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
     const LayerPricer pricer(profile, complete(model.layer, ranks, Rounding::exact));
     partition_random::RandomModel m = of_model(model, pricer);

@@ -68,7 +68,7 @@ TEST(Contention, OnlySlowsAndIsSearchedWithIt) {
       const LayerResult alone = search.tune(schedule, free), found = search.tune(schedule, pricer);
       // Decided for free lanes and replayed with contention: no better than what was searched with it.
       const LayerResult kept = search.evaluate(schedule, pricer, alone.decision);
-      const double least = in_pieces(schedule) ? 1.02 : 1 + 1e-9;  // pieces go where a policy puts them
+      const double least = sends_pieces(schedule) ? 1.02 : 1 + 1e-9;  // pieces go where a policy puts them
       ASSERT_LE(found.total_s(), kept.total_s() * least) << name << ", " << layer.text;
       ASSERT_GE(found.total_s(), found.bound.total_s() * (1 - 1e-9)) << name << ", " << layer.text;
       slowed += found.total_s() > alone.total_s() * (1 + 1e-9);

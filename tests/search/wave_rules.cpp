@@ -224,8 +224,8 @@ class Rules {
   void halves() {
     for (int stage = 0; stage < stages(); ++stage) {
       const auto& backwards = passes_.at({stage, Phase::backward});
-      const int of_chunk = first_layer(stage + 1) - first_layer(stage);
-      const auto late = static_cast<size_t>(std::max(2, stage * of_chunk));
+      const int chunk_rows = first_layer(stage + 1) - first_layer(stage);
+      const auto late = static_cast<size_t>(std::max(2, stage * chunk_rows));
       for (size_t n = late; n < backwards.size(); ++n) {
         const auto [from, from_layer] = backwards[n - late];
         const auto [to, to_layer] = backwards[n];

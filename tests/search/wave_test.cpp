@@ -45,8 +45,8 @@ struct Drawn {
         model{layer.shape, 1 + draws.below(4), 1 + draws.below(4)},
         pricer(layer.profile, cut(with_stages(seed % 3 == 0), cuts)) {
     if (model.micro_batches > 1) model.order = PipelineOrder::one_f_one_b;
-    keep = least_kept(model, IterationOrder::any) + draws.below(model.layers + 1);
-    const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+    keep = min_kept_layers(model, IterationOrder::any) + draws.below(model.layers + 1);
+    const int most = std::min(kMaxWaveDegree, largest_degree(pricer));
     for (int* degree : {&degrees.first_forward, &degrees.forward, &degrees.backward, &degrees.last_backward})
       *degree = 1 + draws.below(most);
   }
@@ -81,15 +81,15 @@ struct Drawn {
   // Cuts samples into 2 to 4 parts, if asked and if that can be.
   const LayerCase& cut(const LayerCase& whole, bool cuts) {
     if (!cuts || model.virtual_stages > 1) return whole;
-    LayerShape of_parts = whole.layer;
-    for (of_parts.parts = 2 + draws.below(3); of_parts.parts > 1; --of_parts.parts) {
+    LayerShape matching_parts = whole.layer;
+    for (matching_parts.parts = 2 + draws.below(3); matching_parts.parts > 1; --matching_parts.parts) {
       try {
-        layer.shape = complete(of_parts, whole.parallel, whole.rounding);
+        layer.shape = complete(matching_parts, whole.parallel, whole.rounding);
       } catch (const BadInput&) {
         continue;
       }
       model.shape = layer.shape;
-      model.micro_batches *= static_cast<int>(of_parts.parts);
+      model.micro_batches *= static_cast<int>(matching_parts.parts);
       model.order = PipelineOrder::one_f_one_b;
       break;
     }
@@ -278,7 +278,7 @@ TEST(Wave, IsTunedAsASchedule) {
     if (found.variant != nullptr) continue;
     const LayerPricer own(drawn.layer.profile, found.plan.shape);
     const std::vector<double> seconds = price(own, found.plan);
-    const int keep = usually_kept(drawn.model, wave.iteration);
+    const int keep = usual_kept_layers(drawn.model, wave.iteration);
     ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>());
     if (drawn.layer.profile.contention.none()) {
       const double recomputed = wave_rules::times_of(found.plan, seconds).makespan_s();
@@ -356,7 +356,7 @@ TEST(Wave, TurnsFollowEachOther) {
       if (found.variant != nullptr) continue;  // `wave` with another's plan
       const LayerPricer own(drawn.layer.profile, found.plan.shape);
       const std::vector<double> priced = price(own, found.plan);
-      const int keep = usually_kept(drawn.model, schedule.iteration);
+      const int keep = usual_kept_layers(drawn.model, schedule.iteration);
       for (int i = 0; i < 3; ++i) {
         const std::vector<double> seconds = i == 0 ? priced : any_seconds(found.plan, drawn.draws);
         ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>()) << schedule.name;
@@ -402,9 +402,9 @@ TEST(Wave, OrdersAnyModel) {
     any.model.step.planned = seed % 3 != 0;
     any.model.step.clips = seed % 2 == 0;
     const LayerPricer pricer(any.profile, any.model.shape, {.nearest = true});
-    const int most = std::min(kMostWaveDegree, largest_degree(pricer));
+    const int most = std::min(kMaxWaveDegree, largest_degree(pricer));
     const int first = 1 + static_cast<int>(seed) % most, second = 1 + static_cast<int>(seed / 2) % most;
-    const Plan plan = wave_plan(pricer, any.model, more_kept(any.model, 0), {first, second, second, first});
+    const Plan plan = wave_plan(pricer, any.model, raised_kept_layers(any.model, 0), {first, second, second, first});
     ASSERT_NO_THROW(check_plan(plan)) << any.text;
     ++models;
   }
@@ -424,14 +424,15 @@ TEST(Wave, NoPlanIsFasterThanItsBound) {
     Draws draws{seed};
     for (const Schedule& schedule : iteration_schedules()) {
       if (model.shape.parallel.pp > 1 && schedule.iteration != IterationOrder::any) continue;
-      const int usual = usually_kept(model, schedule.iteration);
-      WaveChoice choice{
-          .keep = draws.below(2) == 0 ? usual : least_kept(model, schedule.iteration) + draws.below(2 * model.layers),
-          .order = schedule.iteration};
+      const int usual = usual_kept_layers(model, schedule.iteration);
+      WaveChoice choice{.keep = draws.below(2) == 0
+                                    ? usual
+                                    : min_kept_layers(model, schedule.iteration) + draws.below(2 * model.layers),
+                        .order = schedule.iteration};
       if (draws.below(4) == 0) choice.forward = 1 + draws.below(9);
       if (draws.below(4) == 0) choice.backward = 1 + draws.below(9);
       const auto degree = [&](int fixed) {
-        return std::min(fixed > 0 ? fixed : 1 + draws.below(kMostWaveDegree), largest);
+        return std::min(fixed > 0 ? fixed : 1 + draws.below(kMaxWaveDegree), largest);
       };
       const WaveDegrees degrees{degree(choice.forward), degree(choice.forward), degree(choice.backward),
                                 degree(choice.backward)};

@@ -29,11 +29,11 @@ double least_of_slowest(const std::vector<double>& popularity, const Sets& held)
   return most;
 }
 
-// Tries every choice of at most `most_experts` experts for every device. Devices are alike: their sets ascend.
-double brute_force(const std::vector<double>& popularity, size_t devices, int most_experts) {
+// Tries every choice of at most `max_experts` experts for every device. Devices are alike: their sets ascend.
+double brute_force(const std::vector<double>& popularity, size_t devices, int max_experts) {
   Sets choices;
   for (uint32_t set = 1; set < 1U << popularity.size(); ++set)
-    if (std::popcount(set) <= most_experts) choices.push_back(set);
+    if (std::popcount(set) <= max_experts) choices.push_back(set);
   std::vector<size_t> at(devices, 0);
   double best = 1e300;
   for (;;) {
@@ -58,11 +58,11 @@ std::vector<double> drawn_popularity(size_t experts, uint64_t number) {
   return popularity;
 }
 
-void expect_sound(const ExpertPlacement& placement, size_t experts, size_t devices, int most_experts) {
+void expect_sound(const ExpertPlacement& placement, size_t experts, size_t devices, int max_experts) {
   ASSERT_EQ(placement.devices.size(), devices);
   std::vector<double> shares(experts);
   for (const auto& device : placement.devices) {
-    EXPECT_LE(device.size(), static_cast<size_t>(most_experts));
+    EXPECT_LE(device.size(), static_cast<size_t>(max_experts));
     std::map<int, int> times;
     for (const HostedExpert& hosted : device) {
       EXPECT_EQ(++times[hosted.expert], 1);
@@ -83,9 +83,9 @@ TEST(ExpertPlacement, IsNearTheBestOfAllAndNeverSlowerThanUniform) {
     const std::vector<double> popularity = drawn_popularity(experts, number);
     const ExpertPlacement placement = place_experts(popularity, static_cast<int>(devices), most);
     expect_sound(placement, experts, devices, most);
-    const double ours = most_tokens(placement, popularity), best = brute_force(popularity, devices, most);
+    const double ours = max_tokens(placement, popularity), best = brute_force(popularity, devices, most);
     EXPECT_GE(ours, best * (1 - 1e-9));
-    EXPECT_LE(ours, most_tokens(uniform_placement(static_cast<int>(experts), static_cast<int>(devices)), popularity));
+    EXPECT_LE(ours, max_tokens(uniform_placement(static_cast<int>(experts), static_cast<int>(devices)), popularity));
     ratios += ours / best;
     ++cases;
   }
@@ -97,7 +97,7 @@ TEST(ExpertPlacement, GivesDevicesInProportion) {
   // Of four devices, n = 2.4, 0.8, 0.8: two and a part, and the others fill the last two with it.
   const std::vector<double> popularity{240, 80, 80};
   const ExpertPlacement placement = place_experts(popularity, 4, 2);
-  EXPECT_NEAR(most_tokens(placement, popularity), 100, 1.01);
+  EXPECT_NEAR(max_tokens(placement, popularity), 100, 1.01);
   EXPECT_EQ(std::ranges::count_if(placement.devices, [](const auto& d) { return d.size() == 1 && d[0].expert == 0; }),
             2);
 }

@@ -53,7 +53,7 @@ TEST(RoutingTrace, ComesBackAsItWasWritten) {
   write_routing_trace(drawn, file.path());
   const RoutingTrace read = read_routing_trace(file.path(), 5, 7);
   EXPECT_EQ(read.choices, drawn.choices);
-  EXPECT_EQ(read.part(1, 2).of(2, 1)[3], drawn.of(2, 2)[3]);
+  EXPECT_EQ(read.part(1, 2).batch_choices(2, 1)[3], drawn.batch_choices(2, 2)[3]);
 }
 
 TEST(RoutingTrace, NamesTheLineOrTokenThatIsWrong) {

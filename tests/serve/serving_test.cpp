@@ -82,11 +82,11 @@ Loads loads_of(const Served& s, const ServingVariant& v, int layer, int64_t batc
     loads.checks = v.fine_tunes;
     loads.places_again = v.fine_tunes && !same;
     counted.placed_again += loads.places_again;
-    before = final = place_experts(estimate, kRanks, s.setup.most_experts);
+    before = final = place_experts(estimate, kRanks, s.setup.max_experts);
   } else if (v.fine_tunes && !v.estimates) {
     loads.checks = loads.places_again = true;
   }
-  if (loads.places_again) final = place_experts(truth, kRanks, s.setup.most_experts);
+  if (loads.places_again) final = place_experts(truth, kRanks, s.setup.max_experts);
   const auto tokens = split_tokens(final, counts);
   for (size_t d = 0; d < kRanks; ++d) {
     const int device = static_cast<int>(d);
@@ -255,9 +255,9 @@ TEST(Serving, RefusesOtherLayers) {
   refuses([](LayerCase& c) { c.layer.shared_hidden = 8; });
   refuses([](LayerCase& c) { c.layer.capacity_factor = 1.0; });
   const LayerPricer pricer(s.profile, s.shape);
-  s.setup.most_experts = 1;
+  s.setup.max_experts = 1;
   EXPECT_THROW(Serving(pricer, s.setup), BadInput);
-  s.setup.most_experts = 4;
+  s.setup.max_experts = 4;
   const RoutingTrace other = draw_routing({.layers = 3, .experts = kExperts}, 1, 8);
   EXPECT_THROW(Serving(pricer, s.setup).run(variant("uniform"), other, nullptr), BadInput);
   EXPECT_THROW(Serving(pricer, s.setup).run(variant("lina-serve"), s.trace, nullptr), BadInput);

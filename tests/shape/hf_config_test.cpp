@@ -66,7 +66,7 @@ TEST(HfConfig, FlopsAgreeWithThoseOfAStep) {
     const LayerCase c = complete(model.layer, {.nodes = 1, .ranks_per_node = 1}, Rounding::ragged);
     const double step = step_flops(c, {.layers = model.layers,
                                        .vocabulary = model.vocabulary,
-                                       .dense = model.dense.of(model.layers),
+                                       .dense = model.dense.expand(model.layers),
                                        .whole = whole_layers(model.windowed_layers, model.layers)});
     const double token = step / static_cast<double>(c.layer.batch * c.layer.seq);
     EXPECT_NEAR(3 * count_model(published_model(model)).forward_flops / token, 1, 1e-12) << name;
@@ -90,7 +90,7 @@ TEST(HfConfig, PlansHaveTheShapeAndSayWhatTheyLeaveOut) {
     EXPECT_EQ(planned.windowed_layers, preset.windowed_layers) << name;
     EXPECT_EQ(complete(planned.layer, {}, Rounding::ragged), complete(preset.layer, {}, Rounding::ragged)) << name;
     if (model.selection_bias) {
-      EXPECT_EQ(left_out_of_plans(model).front(), "the bias that corrects the choice of experts");
+      EXPECT_EQ(unplanned_properties(model).front(), "the bias that corrects the choice of experts");
     }
     const ModelCounts of_plans = count_model(published_model(planned)), counts = count_model(model);
     EXPECT_NEAR(of_plans.parameters / counts.parameters, 1, model.expert_bias ? 1e-2 : 1e-4) << name;
@@ -102,7 +102,7 @@ TEST(HfConfig, PlansHaveTheShapeAndSayWhatTheyLeaveOut) {
   const PublishedModel jamba = read(scratch, published_config("Jamba-v0.1"));
   EXPECT_EQ(jamba.count_of(Mixer::mamba), 28);
   EXPECT_EQ(planned_model(jamba).dense, (DenseRule{14336, 0, 2, {}}));
-  EXPECT_EQ(left_out_of_plans(jamba).front(), "Mamba in 28 of 32 layers: planned as attention over all tokens");
+  EXPECT_EQ(unplanned_properties(jamba).front(), "Mamba in 28 of 32 layers: planned as attention over all tokens");
 }
 
 // By the models' own code: whether weights are divided by their sum, and the groups of experts.
@@ -150,7 +150,7 @@ TEST(HfConfig, FoldersAndNestedModelsAreRead) {
   const PublishedModel m = find_published_model(scratch.path("Kimi"));
   EXPECT_EQ(m.name, "Kimi");
   EXPECT_EQ(count_model(m).parameters, 1'026'408'232'448.0);
-  EXPECT_EQ(left_out_of_plans(m).back(), "vision_config: the text model alone is planned and counted");
+  EXPECT_EQ(unplanned_properties(m).back(), "vision_config: the text model alone is planned and counted");
   outer["text_config"]["hidden_size"] = "wide";
   const std::string path = scratch.write("Kimi/config.json", outer.dump());
   EXPECT_EQ(error_of<BadInput>([&] { find_model(scratch.path("Kimi")); }),

@@ -103,7 +103,7 @@ TEST(ModelFile, TwoExpertsOf70BAreMontas) {
 // FSMoE, section 6.4.
 TEST(ModelFile, ClustersChangeWhatThePaperSays) {
   const auto on = [](const char* model, const std::string& cluster) {
-    const Model m = on_cluster(find_model(model), cluster);
+    const Model m = model_on_cluster(find_model(model), cluster);
     EXPECT_TRUE(m.overrides.empty());
     EXPECT_EQ(m.layer.experts, 0) << "one a node";
     return std::tuple{m.layers, m.layer.batch, m.layer.seq};
@@ -136,7 +136,7 @@ TEST(ModelFile, EveryModelIsAWholeCaseOnItsClusters) {
                                                    {"gpt-2", parm_a, 2, 2},
                                                    {"gpt-2", parm_b, 8, 8},
                                                    {"gpt-2", b, 8, 8}}) {
-    const Model model = on_cluster(find_model(name), cluster.name);
+    const Model model = model_on_cluster(find_model(name), cluster.name);
     ParallelShape parallel = model.parallel;
     parallel.nodes = cluster.nodes;
     parallel.ranks_per_node = cluster.ranks_per_node;
@@ -173,7 +173,7 @@ TEST(ModelFile, OverridesTakeTheirKeysAlone) {
   EXPECT_EQ(model.parallel.mp, 2);
   EXPECT_EQ(model.vocabulary, 0);
   EXPECT_EQ(model.layer.batch, LayerShape{}.batch);
-  const Model there = on_cluster(model, "there-fitted"), fitted = on_cluster(model, "here-fitted");
+  const Model there = model_on_cluster(model, "there-fitted"), fitted = model_on_cluster(model, "here-fitted");
   EXPECT_EQ(std::tie(there.layers, there.layer.batch, there.layer.seq, there.layer.experts), std::tuple(4, 3, 64, 5));
   EXPECT_EQ(std::tuple(model.parallel.ep, there.parallel.ep, fitted.parallel.ep), std::tuple(0, 1, 0));
   EXPECT_EQ(std::tie(fitted.layers, fitted.layer.batch), std::tuple(2, LayerShape{}.batch)) << "its own name first";

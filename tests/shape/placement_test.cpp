@@ -54,8 +54,8 @@ std::map<std::string_view, std::set<std::vector<int>>> written_out(const Placeme
             groups["DP"][{pp, cp, ep, tp}].push_back(rank);
           }
   std::map<std::string_view, std::set<std::vector<int>>> out;
-  for (const auto& [name, by_key] : groups)
-    for (const auto& [key, ranks] : by_key) out[name].insert(ranks);
+  for (const auto& [name, candidates_by_key] : groups)
+    for (const auto& [key, ranks] : candidates_by_key) out[name].insert(ranks);
   return out;
 }
 

@@ -22,7 +22,8 @@ TEST(Context, RanksHaveAllTokensOnce) {
       for (int rank = 0; rank < 8; ++rank) {
         const RankShape shape = placed(cp, mp, rank);
         for (int64_t t = shape.tokens.first; t < shape.tokens.first + shape.tokens.count; ++t)
-          EXPECT_TRUE(all.insert(in_samples(shape.shape, t)).second) << "cp " << cp << " mp " << mp << " token " << t;
+          EXPECT_TRUE(all.insert(sample_order_index(shape.shape, t)).second)
+              << "cp " << cp << " mp " << mp << " token " << t;
       }
       EXPECT_EQ(static_cast<int64_t>(all.size()), int64_t{8} / cp / mp * 3 * 24) << "B L of each of DP";
       EXPECT_EQ(*all.rbegin() + 1, static_cast<int64_t>(all.size()));
@@ -34,7 +35,7 @@ TEST(Context, PiecesAreAsFarFromTheFrontAsFromTheBack) {
   const RankShape second = placed(4, 1, 1);
   ASSERT_EQ(second.mp_group(), (ShardRange{18, 18, 144}));
   std::vector<int64_t> places;
-  for (int64_t t = 18; t < 36; ++t) places.push_back(in_samples(second.shape, t));
+  for (int64_t t = 18; t < 36; ++t) places.push_back(sample_order_index(second.shape, t));
   const std::vector<int64_t> first{3, 4, 5, 18, 19, 20}, expected = [&] {
     std::vector<int64_t> of_samples;
     for (int64_t sample = 0; sample < 3; ++sample)
@@ -51,7 +52,7 @@ TEST(Context, RanksComputeAsManyScores) {
     const RankShape shape = placed(4, 1, rank);
     int64_t sum = 0;
     for (int64_t t = shape.tokens.first; t < shape.tokens.first + shape.tokens.count; ++t)
-      sum += in_samples(shape.shape, t) % 24 + 1;
+      sum += sample_order_index(shape.shape, t) % 24 + 1;
     sums.insert(sum);
   }
   EXPECT_EQ(sums.size(), 1U);

@@ -95,7 +95,7 @@ TEST(UnpackRows, OrderIsTheSameForEveryDegreeAndPackingUndoesIt) {
                   static_cast<double>(((stream * experts + e) * 100 + row) * kWidth + j + 1);
       std::vector<Rows> to(experts);
       for (int chunk = 0; chunk < degree; ++chunk) {
-        place.of_chunk(layout, layout.chunk(chunk), to);
+        place.chunk_rows(layout, layout.chunk(chunk), to);
         unpack_rows(layout, layout.chunk(chunk), wire, at, to);
         pack_rows(layout, layout.chunk(chunk), at, to, back);
       }

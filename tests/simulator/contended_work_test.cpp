@@ -28,16 +28,16 @@ TEST(ContendedWork, OfTwoLanesIsWhatOneFindsByHand) {
     const double a_s = draw(0), b_s = draw(1), f = 1 + 2 * draw(2), g = 1 + 2 * draw(3);
     const std::vector<LaneWork> compute{{0, Resource::compute, a_s}}, inter{{1, Resource::inter, b_s}};
     const std::vector<std::vector<LaneWork>> side_by_side{{compute[0], inter[0]}}, in_turn{compute, inter};
-    const double least_s = by_hand(a_s, b_s, f, g);
-    EXPECT_NEAR(least_contended_seconds(slowed(f, g), side_by_side, {}), least_s, 1e-9) << seed;
-    EXPECT_NEAR(least_contended_seconds(slowed(f, g), {&compute, 1}, inter), least_s, 1e-9) << seed;
-    EXPECT_NEAR(least_contended_seconds(slowed(f, g), in_turn, {}), a_s + b_s, 1e-9) << seed;
+    const double min_s = by_hand(a_s, b_s, f, g);
+    EXPECT_NEAR(min_contended_seconds(slowed(f, g), side_by_side, {}), min_s, 1e-9) << seed;
+    EXPECT_NEAR(min_contended_seconds(slowed(f, g), {&compute, 1}, inter), min_s, 1e-9) << seed;
+    EXPECT_NEAR(min_contended_seconds(slowed(f, g), in_turn, {}), a_s + b_s, 1e-9) << seed;
   }
 }
 
 TEST(ContendedWork, OfOneLaneAddsUpWhateverItUses) {
   const std::vector<std::vector<LaneWork>> comm{{{1, Resource::inter, 2}, {1, Resource::intra, 3}}};
-  EXPECT_NEAR(least_contended_seconds({}, comm, {}), 5, 1e-12);
+  EXPECT_NEAR(min_contended_seconds({}, comm, {}), 5, 1e-12);
   std::vector<LaneWork> works;
   add_work(works, {1, Resource::inter, 2});
   add_work(works, {1, Resource::intra, 1});
@@ -49,15 +49,15 @@ TEST(ContendedWork, OfOneLaneAddsUpWhateverItUses) {
 TEST(ContendedWork, OfLanesThatShareANetworkTakesTurns) {
   const std::vector<std::vector<LaneWork>> exchange{{{1, Resource::inter, 2}}};
   const std::vector<LaneWork> gradients{{2, Resource::inter, 3}}, copies{{2, Resource::none, 3}};
-  EXPECT_NEAR(least_contended_seconds({}, exchange, gradients), 5, 1e-12);
-  EXPECT_NEAR(least_contended_seconds({}, exchange, copies), 3, 1e-12) << "what uses nothing is not slowed";
+  EXPECT_NEAR(min_contended_seconds({}, exchange, gradients), 5, 1e-12);
+  EXPECT_NEAR(min_contended_seconds({}, exchange, copies), 3, 1e-12) << "what uses nothing is not slowed";
 }
 
 TEST(ContendedWork, BesideRunsBesideEveryStretchButOnce) {
   const std::vector<std::vector<LaneWork>> stretches{{{0, Resource::compute, 1}}, {{0, Resource::compute, 4}}};
   const std::vector<LaneWork> gradients{{1, Resource::inter, 3}};
-  EXPECT_NEAR(least_contended_seconds({}, stretches, gradients), 5, 1e-12);
-  EXPECT_NEAR(least_contended_seconds(slowed(1, 2), stretches, gradients), 5.5, 1e-12) << "2.5 s beside, 0.5 after";
+  EXPECT_NEAR(min_contended_seconds({}, stretches, gradients), 5, 1e-12);
+  EXPECT_NEAR(min_contended_seconds(slowed(1, 2), stretches, gradients), 5.5, 1e-12) << "2.5 s beside, 0.5 after";
 }
 
 // No more than all works one after another, and no less than the longest, however much they slow each other.
@@ -82,9 +82,9 @@ TEST(ContendedWork, IsNeverMoreThanAllOfIt) {
         if (draw(200 + 10 * s + static_cast<uint64_t>(lane)) < 0.7)
           stretches[s].push_back(work(lane, 300 + 10 * s + static_cast<uint64_t>(lane)));
     if (seed % 2 == 0) beside.push_back(work(static_cast<int>(seed % 4), 400));
-    const double least_s = least_contended_seconds(contention, stretches, beside);
-    ASSERT_LE(least_s, all_s * (1 + 1e-12)) << seed << ", factors up to " << most;
-    ASSERT_GE(least_s, longest_s * (1 - 1e-9)) << seed << ", factors up to " << most;
+    const double min_s = min_contended_seconds(contention, stretches, beside);
+    ASSERT_LE(min_s, all_s * (1 + 1e-12)) << seed << ", factors up to " << most;
+    ASSERT_GE(min_s, longest_s * (1 - 1e-9)) << seed << ", factors up to " << most;
   }
 }
 

@@ -27,8 +27,8 @@ DenseLayers dense_of(const ModelShape& model, uint64_t seed) {
   const int64_t columns = 8 + static_cast<int64_t>(draw(24)), block = block_of(model.shape.layer.ffn);
   DenseLayers dense{{}, model.shape.parallel.mp * (block > 1 ? block : columns)};
   if (model.layers == 1 || draw(4) == 0) return {};
-  for (int layer = 0; layer < model.layers; ++layer) dense.is.push_back(draw(2) == 0);
-  dense.is[draw(static_cast<uint64_t>(model.layers))] = false;
+  for (int layer = 0; layer < model.layers; ++layer) dense.by_layer.push_back(draw(2) == 0);
+  dense.by_layer[draw(static_cast<uint64_t>(model.layers))] = false;
   return dense.first(model.layers);
 }
 
@@ -136,15 +136,15 @@ DrawnWave drawn_wave(const layer_space::Point& point, uint64_t seed, int64_t voc
   ModelShape model = drawn_model(point, seed, 1 + static_cast<int>(random_bits(seed, 77, 0) % 2), vocabulary);
   const Profile profile = drawn_profile(model.shape, seed);
   const LayerPricer pricer(profile, model.shape);
-  const int most = std::min(kMostWaveDegree, largest_degree(pricer)), more = draw(model.layers + 1);
+  const int most = std::min(kMaxWaveDegree, largest_degree(pricer)), more = draw(model.layers + 1);
   const WaveDegrees degrees{1 + draw(most), 1 + draw(most), 1 + draw(most), 1 + draw(most)};
   constexpr std::array kOrders{IterationOrder::any, IterationOrder::pairs, IterationOrder::two_forwards,
                                IterationOrder::late_weights, IterationOrder::in_turn};
   const int drawn_order = std::max(0, draw(8) - 3);  // every second free
-  const bool in_turns = model.shape.parallel.pp == 1 && model.shape.layer.parts == 1;
-  const IterationOrder order = kOrders[in_turns ? drawn_order : size_t{0}];
+  const bool launches_alternate = model.shape.parallel.pp == 1 && model.shape.layer.parts == 1;
+  const IterationOrder order = kOrders[launches_alternate ? drawn_order : size_t{0}];
   DrawnWave drawn;
-  const int keep = std::max(least_kept(model, IterationOrder::any) + more, least_kept(model, order));
+  const int keep = std::max(min_kept_layers(model, IterationOrder::any) + more, min_kept_layers(model, order));
   drawn.wave = wave_plan(pricer, model, keep, degrees, {draw(4), order});
   check_plan(drawn.wave);
   model.shape = drawn.wave.shape;

@@ -60,7 +60,7 @@ ModelShape drawn_model(uint64_t seed) {
   }
   if (model.layers > parallel.pp && draw(3) == 0) {
     model.dense = {{std::vector<bool>(static_cast<size_t>(model.layers))}, fp8 ? 2 * kFp8Block : 160};
-    model.dense.is.front() = true;
+    model.dense.by_layer.front() = true;
   }
   model.step.planned = true;
   return model;

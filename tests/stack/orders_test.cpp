@@ -103,7 +103,7 @@ class Delayed : public Binding {
       stream.launch([us = draws_.below(300)](void*) { std::this_thread::sleep_for(std::chrono::microseconds(us)); });
     inner_.issue(task, stream, pace);
   }
-  void settle(const Task& task, Stream& stream) override { inner_.settle(task, stream); }
+  void finish_task(const Task& task, Stream& stream) override { inner_.finish_task(task, stream); }
 
  private:
   Binding& inner_;
@@ -171,9 +171,9 @@ TEST(Orders, AnyThatThePlanAllowsComputesTheSame) {
         EXPECT_LE(difference(found.gradients[i], same.gradients[i]), 1e-12) << "gradient " << i;
     };
     expect_same(results_of(stacks), expected);
-    LocalStacks in_turns(stack_shape(other), {.seed = seed});
-    in_turns.run(other, 1, delayed);
-    expect_same(results_of(in_turns, true), at_ends);
+    LocalStacks launches_alternate(stack_shape(other), {.seed = seed});
+    launches_alternate.run(other, 1, delayed);
+    expect_same(results_of(launches_alternate, true), at_ends);
     if (testing::Test::HasFailure()) break;
   }
   EXPECT_GE(moved, 150);

@@ -66,8 +66,8 @@ void prove(const Plan& plan, const LayerSeed& seed) {
   met.cut_samples += plan.parts() > 1;
   met.offloaded += p.offload != Offload::none;
   ++met.shapes[groups];
-  met.windowed += plan.shape.layer.window > 0 && !plan.whole.none(plan.layers);
-  if (plan.dense.none(plan.layers)) return;
+  met.windowed += plan.shape.layer.window > 0 && !plan.whole.has_none(plan.layers);
+  if (plan.dense.has_none(plan.layers)) return;
   ++met.dense;
   ++met.dense_shapes[groups];
   ++met.dense_schedules[plan.schedule];

@@ -348,7 +348,7 @@ void compare_parts(const HeadsShape& whole, const Devices& make, const std::stri
     d_keys.push_back({part.dk, part.dv});
   }
   const auto with = [](HeadInputs of, const std::vector<KeysValues>& all, size_t before) {
-    of.before = std::span(all).first(before);
+    of.earlier_parts = std::span(all).first(before);
     return of;
   };
   for (int again = 0; again < 2; ++again) {

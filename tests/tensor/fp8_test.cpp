@@ -28,7 +28,7 @@ TEST(Fp8, HasTheNumbersOfLibTorchs) {
     EXPECT_EQ(from_fp8(one), expected) << bits;
     EXPECT_EQ(to_fp8(expected), one) << bits;
   }
-  EXPECT_EQ(from_fp8(to_fp8(kMostFp8)), kMostFp8);
+  EXPECT_EQ(from_fp8(to_fp8(kMaxFp8)), kMaxFp8);
 }
 
 TEST(Fp8, RoundsToTheNearestAndTiesToEven) {
@@ -72,7 +72,7 @@ TEST(Fp8, AScaleIsTheLeastPowerOfTwoThatBringsABlockIntoReach) {
 // A matrix as FP8 numbers.
 struct Rounded {
   Rounded(int64_t rows, int64_t cols, bool tiles)
-      : data(static_cast<size_t>(by_fours(rows) * cols)),
+      : data(static_cast<size_t>(round_up_to_4(rows) * cols)),
         scales(static_cast<size_t>(fp8_scales(rows, cols, tiles))),
         m{data.data(), scales.data(), rows, cols, tiles} {}
   double scale(int64_t i, int64_t j) const {

@@ -76,7 +76,7 @@ TEST_P(GemmTest, MultipliesBatches) {
         for (const int64_t b_step : {kInner * kCols, int64_t{0}})
           for (const int64_t gap : {0, 5})
             for (const Into into : {Into::overwrite, Into::add}) {
-              const cpu::UseThreads use(threads);
+              const cpu::ThreadCountScope use(threads);
               const Batch batch{kCount, (kRows + 2) * kInner, b_step, (kRows + gap) * kCols};
               const Tensor out = drawn_tensor<T>({(kRows + gap) * kCount, kCols}, GetParam(), 3);
               const Tensor before = drawn_tensor<T>({(kRows + gap) * kCount, kCols}, GetParam(), 3);
@@ -210,20 +210,20 @@ INSTANTIATE_TEST_SUITE_P(Types, GemmTest, testing::Values(DType::float32, DType:
 TEST(ParallelFor, GivesEveryPartToOneThread) {
   for (const int threads : {1, 3, 8})
     for (const int64_t count : {0, 1, 2, 7, 1000}) {
-      cpu::set_own_threads(threads);
+      cpu::set_thread_count(threads);
       std::vector<std::atomic<int>> met(count);
       std::atomic<int> calls = 0;
       parallel_for(count, 1 << 20, [&](int64_t begin, int64_t end) {
         ++calls;
         for (int64_t i = begin; i < end; ++i) ++met[i];
       });
-      cpu::set_own_threads(1);
+      cpu::set_thread_count(1);
       for (const auto& times : met) EXPECT_EQ(times, 1);
       EXPECT_EQ(calls, std::min<int64_t>(count, threads));
     }
 }
 
-TEST(OwnThreads, RefuseNone) { EXPECT_THROW(cpu::set_own_threads(0), BadInput); }
+TEST(OwnThreads, RefuseNone) { EXPECT_THROW(cpu::set_thread_count(0), BadInput); }
 
 TEST(WithElement, RefusesSixteenBits) {
   EXPECT_THROW(with_element(DType::bfloat16, [](auto) {}), BadInput);

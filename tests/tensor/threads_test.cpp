@@ -30,9 +30,9 @@ class OnThreads : public testing::TestWithParam<DType> {
   static void expect_alike(const std::function<std::vector<Tensor>()>& compute) {
     const std::vector<Tensor> one = compute();
     for (const int threads : {2, 3}) {
-      cpu::set_own_threads(threads);
+      cpu::set_thread_count(threads);
       const std::vector<Tensor> several = compute();
-      cpu::set_own_threads(1);
+      cpu::set_thread_count(1);
       for (size_t i = 0; i < one.size(); ++i)
         EXPECT_EQ(
             std::memcmp(one[i].view().data(), several[i].view().data(), static_cast<size_t>(one[i].view().bytes())), 0)
@@ -94,9 +94,9 @@ TEST_P(OnThreads, ProductsAreAsExact) {
   const Tensor a = random(1), b = random(2, {kWidth, kRows});
   Tensor one({kRows, kRows}, GetParam()), two({kRows, kRows}, GetParam());
   gemm(matrix(a), matrix(b), matrix(one));
-  cpu::set_own_threads(2);
+  cpu::set_thread_count(2);
   gemm(matrix(a), matrix(b), matrix(two));
-  cpu::set_own_threads(1);
+  cpu::set_thread_count(1);
   with_number(GetParam(), [&]<class T>(T) {
     for (int64_t i = 0; i < kRows * kRows; ++i)
       ASSERT_NEAR(static_cast<double>(widened(one.view().as<T>()[i])),
@@ -112,10 +112,10 @@ TEST(Threads, AreOfTheDevicesStreams) {
     const auto device = make_device(DeviceKind::cpu, 0, threads);
     const auto stream = device->make_stream("compute");
     int found = 0;
-    stream->launch([&](void*) { found = cpu::own_threads(); });
+    stream->launch([&](void*) { found = cpu::thread_count(); });
     stream->synchronize();
     EXPECT_EQ(found, threads);
-    EXPECT_EQ(cpu::own_threads(), 1) << "of the thread that made it";
+    EXPECT_EQ(cpu::thread_count(), 1) << "of the thread that made it";
   }
 }
 

@@ -82,7 +82,7 @@ TEST(ByteSource, BigramLossIsThatOfPairsCounted) {
 }
 
 TEST(ByteSource, ReadsTheTextThatComesWithIt) {
-  const auto source = read_byte_source(own_text(), 1);
+  const auto source = read_byte_source(included_text_path(), 1);
   EXPECT_GT(source->part(Split::train).size() + source->part(Split::held_out).size(), 1'000'000u);
   const double loss = source->bigram_held_out_loss();
   EXPECT_GT(loss, 1.5);

@@ -18,8 +18,8 @@ std::vector<int64_t> move_all(const std::vector<Rank>& from, const std::vector<R
   world.run([&](int rank) {
     const auto device = make_cpu_device();
     const auto stream = device->make_stream("moves");
-    const auto everyone = world.communicator(rank);
-    moved[rank] = move_shards(from[rank].tensors, to[rank].tensors, *everyone, *device, cpu_memory(), *stream);
+    const auto world_comm = world.communicator(rank);
+    moved[rank] = move_shards(from[rank].tensors, to[rank].tensors, *world_comm, *device, cpu_memory(), *stream);
   });
   return moved;
 }

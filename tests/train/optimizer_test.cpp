@@ -276,7 +276,7 @@ TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
       std::vector<Optimizer> optimizers;
       size_t states = 0;
       for (int i = 0; i <= kRanks; ++i) {
-        const OwnElements own = i == 0 ? OwnElements{} : weight_share(axes, i - 1, kRanks).elements;
+        const ElementSelection own = i == 0 ? ElementSelection{} : weight_share(axes, i - 1, kRanks).elements;
         optimizers.emplace_back(settings, std::vector<TrainedTensor>{{"w", weights[i], gradient, true, own}});
         for (const OptimizerState& state : optimizers.back().states())
           states += static_cast<size_t>(state.value.elements()) * (i == 0 ? 1 : static_cast<size_t>(-1));
@@ -289,7 +289,7 @@ TEST(Optimizer, OfSharesChangesTheirElementsAsTheWholeDoes) {
         for (Optimizer& optimizer : optimizers) optimizer.step(step, 0.7);
       }
       for (int i = 1; i <= kRanks; ++i) {
-        const OwnElements own = weight_share(axes, i - 1, kRanks).elements;
+        const ElementSelection own = weight_share(axes, i - 1, kRanks).elements;
         for (int64_t at = 0; at < 70; ++at) {
           const bool ours = at % own.every >= own.first && at % own.every < own.first + own.count;
           EXPECT_EQ(element(weights[i], at), element(ours ? weights[0] : before, at))

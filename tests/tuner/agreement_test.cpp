@@ -21,7 +21,7 @@ TEST(Agreement, SpeedupIsTheMeanOfRatiosOverLayersThatHaveBoth) {
   EXPECT_EQ(fsmoe.layers, 2);
   EXPECT_DOUBLE_EQ(fsmoe.measured, 2);
   EXPECT_DOUBLE_EQ(fsmoe.predicted, 1.5);
-  EXPECT_EQ(fsmoe.apart, 1);
+  EXPECT_EQ(fsmoe.differing_degrees, 1);
   EXPECT_DOUBLE_EQ(measured_schedule(outcomes, "tutel").measured, 1);
   EXPECT_EQ(measured_schedule(outcomes, "lina").layers, 0);
 }
@@ -67,9 +67,9 @@ TEST(Agreement, BestDegreesAreThoseOfTheShortestPhases) {
       of("untried", {run("tutel", 1, 1)})};
   const BestDegrees measured = best_degrees(outcomes, Times::measured);
   EXPECT_EQ(measured.layers, 3);
-  EXPECT_EQ(measured.apart, 2);
+  EXPECT_EQ(measured.differing_degrees, 2);
   EXPECT_EQ(measured.apart_by_1_percent, 1);
-  EXPECT_EQ(best_degrees(outcomes, Times::predicted).apart, 0);
+  EXPECT_EQ(best_degrees(outcomes, Times::predicted).differing_degrees, 0);
 }
 
 TEST(Agreement, TimesOfALayerCountOnceAndRepeatsOfEachRun) {
@@ -119,10 +119,10 @@ TEST(Agreement, NoFigureCountsARunThatIsNotSound) {
   EXPECT_EQ(all.choice.mean, kept.choice.mean);
   EXPECT_EQ(all.best_measured.layers, 0);
   EXPECT_EQ(measured_schedule(outcomes, "fsmoe").layers, 1);
-  EXPECT_EQ(all.left_out,
+  EXPECT_EQ(all.left_out_reasons,
             (std::map<std::string, int>{{"invalid: too many tasks took longer than their modelled time", 3},
                                         {"unsupported: no", 1}}));
-  EXPECT_TRUE(kept.left_out.empty());
+  EXPECT_TRUE(kept.left_out_reasons.empty());
 }
 
 TEST(Agreement, FewerThanHalfOfTheRunsSoundIsDoubtful) {
@@ -130,7 +130,7 @@ TEST(Agreement, FewerThanHalfOfTheRunsSoundIsDoubtful) {
     std::vector<CaseRecord> runs(sound, run("a", 1, 1));
     for (int i = 0; i < invalid; ++i) runs.push_back(failed(run("b", 1, 1), CaseStatus::invalid, ""));
     for (int i = 0; i < unsupported; ++i) runs.push_back(failed(run("c", 1, 1), CaseStatus::unsupported, ""));
-    return figures_of({of("one", runs)}).doubtful();
+    return figures_of({of("one", runs)}).is_doubtful();
   };
   EXPECT_FALSE(doubtful(3, 3, 0));
   EXPECT_TRUE(doubtful(3, 4, 0));

@@ -384,7 +384,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
     model.order = i % 2 == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;
     if (i % 3 == 0)
       model.dense =
-          DenseRule{one_of(draw, {1024, 8192}), static_cast<int>(one_of(draw, {1, 2})), 1, {}}.of(model.layers);
+          DenseRule{one_of(draw, {1024, 8192}), static_cast<int>(one_of(draw, {1, 2})), 1, {}}.expand(model.layers);
     if (i % 4 > 0) model.step = {.planned = true, .clips = i % 4 > 1, .optimizer = OptimizerKind::adamw};
     ParallelShape groups{.nodes = profile.nodes, .ranks_per_node = profile.ranks_per_node};
     groups.pp = static_cast<int>(one_of(draw, {1, 2, 4}));
@@ -408,11 +408,11 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
       if (row.refusal) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
       const double step_s = model.step.planned ? step_least_seconds(*schedule, pricer, model) : 0;
-      const double most_s = row.total_s() * (1 + 1e-9);
-      EXPECT_LE(lanes_s + step_s, most_s) << i << " " << schedule->name;
-      EXPECT_LE(plan_bound_s(*schedule, pricer, chosen, {}, shapes), most_s) << i << " " << schedule->name;
+      const double max_s = row.total_s() * (1 + 1e-9);
+      EXPECT_LE(lanes_s + step_s, max_s) << i << " " << schedule->name;
+      EXPECT_LE(plan_bound_s(*schedule, pricer, chosen, {}, shapes), max_s) << i << " " << schedule->name;
       const double passes_s = replayed_bound_s(*schedule, pricer, chosen, {}, shapes);
-      EXPECT_LE(passes_s, most_s) << i << " " << schedule->name;
+      EXPECT_LE(passes_s, max_s) << i << " " << schedule->name;
       ++checked, stages += groups.pp > 1, steps += model.step.planned, chunks += in_chunks;
       close += (lanes_s + step_s) / row.total_s();
       closest += passes_s / row.total_s();
@@ -513,7 +513,7 @@ TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   const std::vector<const Schedule*> some{&find_schedule("tutel"), &find_schedule("fsmoe"), &find_schedule("ds-moe")};
   RankingRequest request{chosen, profile, {}, {}};
   const auto all = rank(request, some);
-  request.due = std::chrono::steady_clock::now();
+  request.deadline = std::chrono::steady_clock::now();
   const auto first = rank(request, some);  // one at least, however late
   const auto not_in_time = [](const RankedSchedule& row) {
     return row.refusal && row.refusal->kind == Refusal::Kind::not_in_time;
@@ -527,7 +527,7 @@ TEST(Ranking, PlansNoMoreSchedulesThanItHasTimeFor) {
   EXPECT_EQ(late[0].schedule, known.schedule);
   EXPECT_EQ(late[0].total_s(), known.total_s());
   EXPECT_TRUE(not_in_time(late[1]));
-  request.due.reset();
+  request.deadline.reset();
   const auto again = rank(request, some);
   for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(again[i].total_s(), all[i].total_s()) << i;
 }

@@ -156,28 +156,29 @@ TEST_F(AnswerOfTrials, RunsFarOffAreDoubtfulAndSaySo) {
     return text_of(answer_);
   };
   EXPECT_EQ(said(1.24).find("./moetune doctor"), std::string::npos);
-  EXPECT_FALSE(doubtful(answer_));
+  EXPECT_FALSE(is_doubtful(answer_));
   for (const double times : {4.5, 0.7}) {
     const std::string text = said(times);
     EXPECT_NE(text.find("SAFE?  no: "), std::string::npos) << text;
     EXPECT_NE(text.find(fmt::format("runs are up to {:.0f} % off: ranks may share cores", 100 * std::abs(times - 1))),
               std::string::npos)
         << text;
-    EXPECT_TRUE(doubtful(answer_));
+    EXPECT_TRUE(is_doubtful(answer_));
   }
   said(2);
   answer_.trials[1].record.summary.set("core_slowdown", 1.6);
-  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos) << "the slow one is not the one that is off";
+  EXPECT_NE(large_error_text(answer_).find("other load"), std::string::npos)
+      << "the slow one is not the one that is off";
   answer_.trials[0].record.summary.set("core_slowdown", 1.6);
-  EXPECT_EQ(far_off_text(answer_),
+  EXPECT_EQ(large_error_text(answer_),
             "runs are up to 100 % off: cores were slow during runs (a probe took 1.60 times its best time)");
   answer_.trials[0].record.summary.set("core_slowdown", 1.4);
-  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos) << "too little to be the cause";
+  EXPECT_NE(large_error_text(answer_).find("other load"), std::string::npos) << "too little to be the cause";
   said(0.5);
-  EXPECT_NE(far_off_text(answer_).find("other load"), std::string::npos);
+  EXPECT_NE(large_error_text(answer_).find("other load"), std::string::npos);
   answer_.prices_slowdown = 1.9;
   EXPECT_EQ(
-      far_off_text(answer_),
+      large_error_text(answer_),
       "runs are up to 50 % off: while prices were measured, cores were slow (a probe took 1.90 times its best time "
       "since then); measure again");
   answer_.trials[0].record.status = CaseStatus::invalid;
@@ -200,7 +201,7 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
   }
   answer_.cluster = "testbed-b";
   answer_.emulated = true;
-  chosen_.on_cluster = "E 8, which the model leaves open; L 256, elsewhere 1024";
+  chosen_.model_on_cluster = "E 8, which the model leaves open; L 256, elsewhere 1024";
   FittedProfile fitted;
   for (const char* what : {"alltoall inter 8", "allgather intra 4", "gemm float32"})
     fitted.rows.push_back({what, {}, {}});

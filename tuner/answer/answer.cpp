@@ -22,15 +22,15 @@ constexpr double kClearlyFaster = 0.01;  // a smaller gain is no reason to leave
 
 // Returns the seconds of the whole layer or model if the trial's layers take `trial_s`.
 double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
-  return ran_whole(answer) ? trial_s + row.total_s() - predicted_s(trial)
-                           : row.total_s() * trial_s / predicted_s(trial);
+  return ran_all_layers(answer) ? trial_s + row.total_s() - predicted_s(trial)
+                                : row.total_s() * trial_s / predicted_s(trial);
 }
 
 // Returns the sound run whose error is largest; null if no run is sound.
-const CaseRecord* farthest_off(const Answer& answer) {
+const CaseRecord* largest_error_trial(const Answer& answer) {
   const CaseRecord* farthest = nullptr;
   for (const Trial& trial : answer.trials)
-    if (ran_well(trial.record) &&
+    if (is_sound_run(trial.record) &&
         (farthest == nullptr || std::abs(error_of(trial.record)) > std::abs(error_of(*farthest))))
       farthest = &trial.record;
   return farthest;
@@ -70,13 +70,13 @@ const RankedSchedule* row_of(const Answer& answer, std::string_view schedule) {
   return row == answer.ranking.end() || row->refusal ? nullptr : &*row;
 }
 
-bool ran_whole(const Answer& answer) {
+bool ran_all_layers(const Answer& answer) {
   const ModelShape& model = answer.chosen->model;
   const bool as_layer = model.layers == 1 && model.micro_batches == 1 && model.shape.parallel.pp == 1;
   return answer.trial_layers == model.layers && !(answer.chosen->stack && as_layer);
 }
 
-bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial) {
+bool ran_partially(const RankedSchedule& row, const CaseRecord& trial) {
   constexpr double kSame = 1e-6;  // relative difference below which times count as equal
   return row.total_s() > predicted_s(trial) * (1 + kSame);
 }
@@ -87,7 +87,7 @@ double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRec
 
 bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
   const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
-  if (own == nullptr || other == nullptr || !ran_well(*own) || !ran_well(*other)) return false;
+  if (own == nullptr || other == nullptr || !is_sound_run(*own) || !is_sound_run(*other)) return false;
   const std::optional<Interval> own_s = likely_s(*own), other_s = likely_s(*other);
   return own_s && other_s && whole_s(answer, row, *own, own_s->high) < whole_s(answer, than, *other, other_s->low) &&
          expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
@@ -131,14 +131,14 @@ const RankedSchedule& recommended(const Answer& answer) {
 }
 
 double worst_error(const Answer& answer) {
-  const CaseRecord* farthest = farthest_off(answer);
+  const CaseRecord* farthest = largest_error_trial(answer);
   return farthest == nullptr ? 0 : std::abs(error_of(*farthest));
 }
 
-std::string far_off_text(const Answer& answer) {
+std::string large_error_text(const Answer& answer) {
   const double worst = worst_error(answer);
-  if (worst <= kFarOff) return {};
-  const CaseRecord& farthest = *farthest_off(answer);
+  if (worst <= kLargeError) return {};
+  const CaseRecord& farthest = *largest_error_trial(answer);
   if (error_of(farthest) < 0 && answer.prices_slowdown - 1 > worst / 2)
     return fmt::format(
         "runs are up to {:.0f} % off: while prices were measured, cores were slow (a probe took {:.2f} times "
@@ -154,10 +154,11 @@ std::string far_off_text(const Answer& answer) {
       100 * worst, program_word());
 }
 
-bool doubtful(const Answer& answer) {
+bool is_doubtful(const Answer& answer) {
   const RankedSchedule& use = recommended(answer);
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
-  return !weak_rows(use.notes).empty() || (trial != nullptr && !ran_well(*trial)) || worst_error(answer) > kFarOff;
+  return !weak_rows(use.notes).empty() || (trial != nullptr && !is_sound_run(*trial)) ||
+         worst_error(answer) > kLargeError;
 }
 
 Json json_of(const commands::ChosenModel& chosen, const Profile& profile, const RankedSchedule& row) {
@@ -246,7 +247,7 @@ Json json_of(const Answer& answer) {
             {"use", json_of(answer, use)},
             {"verdict", verdict_of(answer)},
             {"notes", texts_of(use.notes)},
-            {"doubtful", doubtful(answer)},
+            {"doubtful", is_doubtful(answer)},
             {"ranking", ranking},
             {"frameworks", frameworks},
             {"current", answer.walk ? walk_json(answer) : Json(nullptr)},

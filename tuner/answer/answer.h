@@ -24,7 +24,7 @@ struct CurrentSchedule {
 CurrentSchedule current_from(const std::string& text);
 
 /// The user's own layout, as the flags and --current describe it.
-struct OwnLayout {
+struct UserLayout {
   ModelShape model;
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
@@ -75,7 +75,7 @@ struct Answer {
       1;  // slowdown of cores while prices were measured, over their best since then (CoreTimes::over)
   const commands::Framework* framework = nullptr;  // the framework that the answer is for; null: all of them
   std::vector<RankedSchedule> ranking = {};
-  const OwnLayout* own = nullptr;                  // the user's layout; null: unknown
+  const UserLayout* own = nullptr;                 // the user's layout; null: unknown
   std::optional<RankedSchedule> current = {};      // row of the user's layout, if it has the answer's shape
   std::optional<Walk> walk = {};                   // from the user's layout to the recommended plan
   std::vector<FrameworkPlans> of_frameworks = {};  // plans of the frameworks that the answer is for
@@ -98,9 +98,9 @@ const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
 /// Returns whether the trials ran every layer that the predictions cover.
-bool ran_whole(const Answer& answer);
+bool ran_all_layers(const Answer& answer);
 /// Returns whether a run of all layers lacks a predicted part: a model's ends, or sums of experts' gradients.
-bool ran_in_part(const RankedSchedule& row, const CaseRecord& trial);
+bool ran_partially(const RankedSchedule& row, const CaseRecord& trial);
 /// Returns the seconds of the whole layer or model by a trial: its time plus the predicted time of the parts that a run
 /// lacks; if it ran fewer layers, the prediction times the ratio of the trial's time to its own prediction.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
@@ -121,13 +121,14 @@ const RankedSchedule& recommended(const Answer& answer);
 double worst_error(const Answer& answer);
 /// The largest acceptable error of a trial's prediction, as a share. A larger one means that the profile was measured
 /// while the machine was in another state.
-inline constexpr double kFarOff = 0.25;
-/// Returns one line that gives the largest error of a trial and its likely cause; empty if no trial exceeds kFarOff.
-std::string far_off_text(const Answer& answer);
+inline constexpr double kLargeError = 0.25;
+/// Returns one line that gives the largest error of a trial and its likely cause; empty if no trial exceeds
+/// kLargeError.
+std::string large_error_text(const Answer& answer);
 
 /// Returns whether weak rows price the recommendation, its own run did not go well, or a trial's error exceeds
-/// kFarOff.
-bool doubtful(const Answer& answer);
+/// kLargeError.
+bool is_doubtful(const Answer& answer);
 
 /// Returns in a few words whether the recommendation is safe, with its predicted and its measured gain over tutel:
 /// "within the error: predicted 1.020x over tutel, ran slower (0.991x)".

@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kKinds = 4;     // kinds of tasks that are named
 constexpr size_t kFewKinds = 2;  // kinds of tasks that are named in a brief answer
-constexpr int kMostLines = 25;   // lines of an answer without --all or --top, and without the user's layout
+constexpr int kMaxLines = 25;    // lines of an answer without --all or --top, and without the user's layout
 constexpr std::string_view kPrices = "prices: ";
 
 std::string named(const commands::ChosenModel& chosen) {
@@ -90,13 +90,13 @@ Safety safety_of(const Answer& answer, const RankedSchedule& use) {
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
              : "all other schedules take the same time";
   if (answer.no_trials) return {"", {behind, *answer.no_trials}};
-  const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return ran_well(t.record); });
+  const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return is_sound_run(t.record); });
   if (!any_ran) return {"", {behind, "no run succeeded, so the predictions are unchecked"}};
   const double worst = worst_error(answer);
-  const auto verdict = [&](bool safe) { return worst > kFarOff ? "no" : safe ? "yes" : "within the error"; };
+  const auto verdict = [&](bool safe) { return worst > kLargeError ? "no" : safe ? "yes" : "within the error"; };
   const std::string off = fmt::format("predictions are up to {:.1f} % off", 100 * worst);
   const CaseRecord *lost = trial_of(answer, first.schedule->name), *won = trial_of(answer, use.schedule->name);
-  if (lost != nullptr && !ran_well(*lost))
+  if (lost != nullptr && !is_sound_run(*lost))
     return {"no", {fmt::format("its run was {}", name_of(lost->status)), behind, off}};
   if (&use == &first) return {verdict(second == nullptr || margin > worst), {behind, off}};
   const double slower = expected_s(answer, first, *lost) / expected_s(answer, use, *won) - 1;
@@ -135,7 +135,7 @@ std::string notes_text(const PriceNotes& notes, bool all) {
   std::vector<std::string> items;
   for (const auto& [label, whole] : by_label) {
     items.push_back(fmt::format("{}: {}", label, some_names({whole.begin(), whole.end()})));
-    if (kPrices.size() + items.back().size() <= kMostColumns) continue;
+    if (kPrices.size() + items.back().size() <= kMaxColumns) continue;
     if (!all) {
       items.back() = fmt::format("{}: {}{}", label, whole.front(),
                                  whole.size() > 1 ? fmt::format(" and {} more", whole.size() - 1) : "");
@@ -171,10 +171,10 @@ std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& u
         fmt::format(", {} of gradients inside the MoE part", human_bytes(static_cast<double>(use.gar_in_moe_bytes)));
   text += fmt::format(": {} {}predicted", three_digits(use.total_s()), answer.chosen->stack ? "a step " : "");
   const CaseRecord* trial = trial_of(answer, use.schedule->name);
-  const bool whole = ran_whole(answer);
-  if (trial != nullptr && ran_well(*trial) && whole && !ran_in_part(use, *trial))
+  const bool whole = ran_all_layers(answer);
+  if (trial != nullptr && is_sound_run(*trial) && whole && !ran_partially(use, *trial))
     text += fmt::format(", {} run", three_digits(run_s(*trial)));
-  if (trial != nullptr && ran_well(*trial) && !whole)
+  if (trial != nullptr && is_sound_run(*trial) && !whole)
     text += fmt::format(" ({} of its layers ran {:+.1f} % off)", answer.trial_layers, 100 * error_of(*trial));
   const std::optional<StepRates> rates = rates_of(*answer.chosen, *answer.profile, use.total_s());
   return rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text};
@@ -205,7 +205,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
 // Returns which layers or model, their groups if `shaped`, and where.
 std::vector<std::string> question_lines(const Answer& answer, const RankedSchedule& use, bool shaped) {
   const std::optional<double>& has = answer.profile->memory_bytes;
-  const std::string& here = answer.chosen->on_cluster;
+  const std::string& here = answer.chosen->model_on_cluster;
   std::vector<std::string> lines{named(*answer.chosen)};
   if (!here.empty()) lines.push_back(fmt::format("on {}: {}", answer.cluster, here));
   if (const auto& replaced = answer.chosen->replaced_mixers; !replaced.empty())
@@ -215,7 +215,7 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
     lines.push_back(fmt::format("defaults: {}; papers use --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
   lines.push_back(fmt::format("{}; a rank needs {}{}{}{}", answer.place, human_bytes(use.memory_bytes),
                               has ? fmt::format(" of {}", human_bytes(*has)) : "",
-                              kept_as_text(answer.chosen->model.shape.parallel.trainer),
+                              memory_rules_text(answer.chosen->model.shape.parallel.trainer),
                               answer.emulated ? "; every run below is emulated" : ""));
   return lines;
 }
@@ -238,7 +238,7 @@ std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule
   const Safety safety = safety_of(answer, use);
   std::vector<std::string> lines{
       fmt::format("{}{}{}", safety.verdict, safety.verdict.empty() ? "" : ": ", fmt::join(safety.reasons, "; "))};
-  if (const std::string far = far_off_text(answer); !far.empty() && !tight) lines.push_back(far);
+  if (const std::string far = large_error_text(answer); !far.empty() && !tight) lines.push_back(far);
   if (answer.published) lines.push_back(commands::text_of(*answer.published));
   if (!answer.neighbours.empty() && !(answer.published && tight))
     lines.push_back("degrees one step off: " + neighbours_text(answer));
@@ -256,7 +256,7 @@ std::string files_text(const Answer& answer, bool all) {
 }
 
 // Returns the user's layout and the steps from it, if it is known.
-std::string own_text(const Answer& answer) {
+std::string included_text_path(const Answer& answer) {
   return answer.walk ? fmt::format("YOURS  {}\n", fmt::join(walk_lines(answer), "\n       ")) : "";
 }
 
@@ -268,7 +268,7 @@ std::string text_with(const Answer& answer, const Detail& detail) {
     text += detail.all ? text_of(*answer.shapes, detail.rows) + '\n' : brief_text_of(*answer.shapes, detail.tight);
   text += packed_lines("USE    ", use_items(answer, use));
   if (const auto preferred = preferred_items(answer, use); !preferred.empty()) text += packed_lines(kIndent, preferred);
-  text += ranking_text(answer, detail) + blank + own_text(answer);
+  text += ranking_text(answer, detail) + blank + included_text_path(answer);
   text += packed_lines("WHY    ", why_items(use, detail.brief));
   text += fmt::format("SAFE?  {}\n{}", fmt::join(safety_lines(answer, use, detail.tight), "\n       "),
                       frameworks_text(answer, use, detail.tight ? detail.plans : 0));
@@ -277,7 +277,7 @@ std::string text_with(const Answer& answer, const Detail& detail) {
 
 }  // namespace
 
-std::string kept_as_text(Trainer trainer) {
+std::string memory_rules_text(Trainer trainer) {
   const auto framework =
       std::ranges::find(commands::frameworks(), std::optional(trainer), &commands::Framework::trainer);
   return framework->runs_all() ? "" : fmt::format(", kept as {} does", framework->name);
@@ -294,7 +294,7 @@ std::string three_digits(double seconds) {
 std::string packed_lines(std::string_view label, const std::vector<std::string>& items) {
   std::string text(label);
   size_t width = label.size();
-  const auto widest = static_cast<size_t>(limited_output_columns(kMostColumns));
+  const auto widest = static_cast<size_t>(limited_output_columns(kMaxColumns));
   for (size_t i = 0; i < items.size(); ++i) {
     const bool fits = width + 2 + items[i].size() <= widest;
     if (i > 0) text += fits ? "; " : fmt::format("\n{:{}}", "", label.size());
@@ -318,7 +318,7 @@ std::string text_of(const Answer& answer) {
                                              {false, 1, false, false, true, true, 3},
                                              {false, 1, false, false, true, true, 2},
                                              {false, 1, false, false, true, true, 1}}};
-  const auto most = kMostLines + std::ranges::count(own_text(answer), '\n');
+  const auto most = kMaxLines + std::ranges::count(included_text_path(answer), '\n');
   std::string text;
   for (const Detail& detail : kDetails) {
     text = text_with(answer, detail);
@@ -329,7 +329,7 @@ std::string text_of(const Answer& answer) {
 
 namespace {
 
-struct Shown {
+struct ShownRow {
   const RankedSchedule* row;
   bool current;
 };
@@ -342,8 +342,8 @@ bool is_current(const Answer& answer, const RankedSchedule& row) {
 }
 
 // Returns the rows to show, the fastest first.
-std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
-  std::vector<Shown> rows;
+std::vector<ShownRow> rows_to_show(const Answer& answer, const Detail& detail) {
+  std::vector<ShownRow> rows;
   int left = detail.rows;
   double last_s = 0;
   bool current = false;
@@ -359,16 +359,16 @@ std::vector<Shown> shown_rows(const Answer& answer, const Detail& detail) {
     current |= rows.back().current;
   }
   if (answer.current && !current) rows.push_back({&*answer.current, true});
-  std::ranges::stable_sort(rows, {}, [](const Shown& shown) { return shown.row->total_s(); });
+  std::ranges::stable_sort(rows, {}, [](const ShownRow& shown) { return shown.row->total_s(); });
   return rows;
 }
 
 // Returns a lower bound on the seconds of all usable schedules.
-double least_bound_s(const Answer& answer) {
-  double least_s = std::numeric_limits<double>::infinity();
+double min_bound_s(const Answer& answer) {
+  double min_s = std::numeric_limits<double>::infinity();
   for (const RankedSchedule& row : answer.ranking)
-    if (row.is_usable()) least_s = std::min(least_s, row.bound_s);
-  return least_s;
+    if (row.is_usable()) min_s = std::min(min_s, row.bound_s);
+  return min_s;
 }
 
 // Returns the notes below the ranking.
@@ -376,7 +376,7 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
   std::vector<std::string> notes;
   const RankedSchedule& use = recommended(answer);
   const CaseRecord* ran = trial_of(answer, use.schedule->name);
-  if (ran_whole(answer) && ran != nullptr && ran_well(*ran) && ran_in_part(use, *ran))
+  if (ran_all_layers(answer) && ran != nullptr && is_sound_run(*ran) && ran_partially(use, *ran))
     notes.push_back(fmt::format("runs cover {} of {}'s {}; the rest is only priced", three_digits(predicted_s(*ran)),
                                 use.schedule->name, three_digits(use.total_s())));
   if (!answer.current) return notes;
@@ -403,8 +403,7 @@ std::string left_out_text(const Answer& answer, const Detail& detail, size_t sho
                           fmt::join(refusals_of(answer.ranking), "\n    "));
   } else {
     if (refused > 0 && !detail.brief)
-      text += fmt::format("{} {} that cannot be used here (reasons: --all)", text.empty() ? "  and" : ",",
-                          refused);
+      text += fmt::format("{} {} that cannot be used here (reasons: --all)", text.empty() ? "  and" : ",", refused);
     if (!text.empty()) text += '\n';
   }
   for (const std::string& note : ranking_notes(answer)) text += fmt::format("  {}\n", note);
@@ -449,14 +448,14 @@ namespace {
 // Returns the cells of a row's run: its time and the prediction's error.
 std::vector<std::string> run_cells(const CaseRecord* trial) {
   if (trial == nullptr) return {"-", "-"};
-  if (!ran_well(*trial)) return {"-", std::string(name_of(trial->status))};
+  if (!is_sound_run(*trial)) return {"-", std::string(name_of(trial->status))};
   return {three_digits(run_s(*trial)), fmt::format("{:+.2f} %", 100 * error_of(*trial))};
 }
 
 // Returns the table of the ranking and the number of rows shown.
 std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
   const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
-  const bool whole = ran_whole(answer);
+  const bool whole = ran_all_layers(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted"};
   if (!answer.trials.empty()) {
     header.push_back(whole ? "run" : fmt::format("run, {} layers", answer.trial_layers));
@@ -465,9 +464,9 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
   if (tutel != nullptr) header.emplace_back("over tutel");
   header.insert(header.end(), {"of bound", "of own bound", "a rank needs"});
   Table table(header);
-  table.leave_out_first({"of own bound", "of bound"}, "--wide");
+  table.hide_first({"of own bound", "of bound"}, "--wide");
   const RankedSchedule& use = recommended(answer);
-  const std::vector<Shown> rows = shown_rows(answer, detail);
+  const std::vector<ShownRow> rows = rows_to_show(answer, detail);
   size_t shown = 0;
   for (const auto& [row, current] : rows) {
     shown += answer.current && row == &*answer.current ? 0 : 1;
@@ -482,8 +481,7 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
       cells.insert(cells.end(), run.begin(), run.end());
     }
     if (tutel != nullptr) cells.push_back(fmt::format("{:.3f}x", tutel->total_s() / row->total_s()));
-    for (const double bound_s : {least_bound_s(answer), row->bound_s})
-      cells.push_back(percent(bound_s / row->total_s()));
+    for (const double bound_s : {min_bound_s(answer), row->bound_s}) cells.push_back(percent(bound_s / row->total_s()));
     cells.push_back(human_bytes(row->memory_bytes));
     table.add(cells);
   }
@@ -504,7 +502,7 @@ constexpr double kUnpricedShare = 0.1;  // share of shapes without a price above
 constexpr size_t kReasons = 3;          // reasons that are shown for refused shapes
 constexpr size_t kSmaller = 3;          // shapes with less memory that are shown in the short answer
 
-constexpr size_t kMostShapes = 39;  // shapes for which the table's lines keep 120 columns
+constexpr size_t kMaxShapes = 39;  // shapes for which the table's lines keep 120 columns
 
 // Returns the counts of shapes; if many lack a price, the rows that the profile lacks come first.
 std::string counts_of(const FoundShapes& found) {
@@ -529,7 +527,7 @@ std::string counts_of(const FoundShapes& found) {
 }
 
 // Returns how many shapes have no plan, and the commonest reason.
-std::string most_refused(const FoundShapes& found, bool why) {
+std::string most_frequent_refusal(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
                                                      : " refused";
@@ -538,12 +536,12 @@ std::string most_refused(const FoundShapes& found, bool why) {
 }
 
 // Returns how a shape compares with the preferred one: "+7.0 %, 71.31 GiB".
-std::string beside(const FoundShapes& found, const RankedShape& shape) {
+std::string comparison_text(const FoundShapes& found, const RankedShape& shape) {
   return fmt::format("{:+.1f} %, {}", 100 * (shape.total_s() / found.ranked.front().total_s() - 1),
                      human_bytes(shape.best.memory_bytes));
 }
 
-std::string in_words(const RankedShape& shape) {
+std::string shape_text(const RankedShape& shape) {
   const auto [groups, cut] = short_shape(shape.model);
   const RankedSchedule& best = shape.best;
   return fmt::format("{}{}{}, {} r_f {} r_b {}", groups, groups.empty() ? "" : ", ", cut, best.schedule->name,
@@ -555,7 +553,7 @@ std::string in_words(const RankedShape& shape) {
 std::vector<std::string> preference_of(const FoundShapes& found) {
   if (!found.fastest) return {};
   const RankedShape& use = found.ranked.front();
-  return preference_items(use.best, found.fastest->best, in_words(*found.fastest),
+  return preference_items(use.best, found.fastest->best, shape_text(*found.fastest),
                           use.total_s() / found.fastest->total_s() - 1);
 }
 
@@ -575,7 +573,7 @@ std::vector<std::string> search_items(const FoundShapes& found, bool tight) {
   if (found.not_reached > 0)
     items.back() += fmt::format(", {} not reached in time{}", found.not_reached,
                                 found.gap() <= 0 ? " (slower, some with less memory)" : "");
-  if (found.refused > 0) items.push_back(most_refused(found, !tight));
+  if (found.refused > 0) items.push_back(most_frequent_refusal(found, !tight));
   if (!found.pinned.empty()) items.push_back(fmt::format("not searched: {}", fmt::join(found.pinned, ", ")));
   return items;
 }
@@ -588,15 +586,16 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
   std::string text = fmt::format("SHAPE  {}\n{}", describe_shape(first.model), packed_lines(kIndent, items));
   if (!tight) text += preference_text(found);
   if (found.ranked.size() > 1 && !found.fastest && !tight)
-    text += fmt::format("{}next: {}: {}\n", kIndent, beside(found, found.ranked[1]), in_words(found.ranked[1]));
+    text +=
+        fmt::format("{}next: {}: {}\n", kIndent, comparison_text(found, found.ranked[1]), shape_text(found.ranked[1]));
   std::vector<const RankedShape*> smaller, larger;  // of the Pareto front; the larger ones are a little faster
   for (const RankedShape& shape : found.ranked)
     if (shape.pareto && &shape != &first)
       (shape.best.memory_bytes < first.best.memory_bytes ? smaller : larger).push_back(&shape);
   items.clear();
-  if (!larger.empty()) items.push_back("Pareto front: " + beside(found, *larger.front()));
+  if (!larger.empty()) items.push_back("Pareto front: " + comparison_text(found, *larger.front()));
   const size_t begin = items.size(), shown = std::min(kSmaller - begin, smaller.size());
-  for (size_t i = 0; i < shown; ++i) items.push_back(beside(found, *smaller[i]));
+  for (size_t i = 0; i < shown; ++i) items.push_back(comparison_text(found, *smaller[i]));
   if (smaller.empty())
     items.emplace_back("no other needs less memory");
   else
@@ -624,7 +623,7 @@ Table shapes_table(const FoundShapes& found, int top, bool two_lines) {
   std::vector<std::string> columns{"groups, micro-batches", "schedule", "r_f", "r_b", "predicted",
                                    "a rank needs",          "Pareto"};
   Table table(columns);
-  table.leave_out_first({"Pareto"}, "--wide");
+  table.hide_first({"Pareto"}, "--wide");
   int left = top;
   std::vector<const RankedShape*> shown;
   for (size_t i = 0; i < found.ranked.size(); ++i) {
@@ -660,7 +659,7 @@ Table shapes_table(const FoundShapes& found, int top, bool two_lines) {
 std::string text_of(const FoundShapes& found, int top) {
   const bool two_lines = std::ranges::any_of(found.ranked, [](const RankedShape& shape) {
     const auto [groups, cut] = short_shape(shape.model);
-    return groups.size() + cut.size() > kMostShapes;
+    return groups.size() + cut.size() > kMaxShapes;
   });
   const std::string pinned =
       found.pinned.empty() ? ""
@@ -680,8 +679,8 @@ std::string gain_text(const Answer& answer, const RankedSchedule& row, const Ran
   const std::string predicted = same_time(row.total_s(), tutel.total_s())
                                     ? "predicted as fast as tutel"
                                     : fmt::format("predicted {:.3f}x over tutel", tutel.total_s() / row.total_s());
-  if (own == nullptr || !ran_well(*own)) return predicted + ", not run";
-  if (other == nullptr || !ran_well(*other)) return predicted;
+  if (own == nullptr || !is_sound_run(*own)) return predicted + ", not run";
+  if (other == nullptr || !is_sound_run(*other)) return predicted;
   const double ran = expected_s(answer, tutel, *other) / expected_s(answer, row, *own);
   return fmt::format("{}, ran {}", predicted,
                      ran < 1 ? fmt::format("slower ({:.3f}x)", ran) : fmt::format("{:.3f}x", ran));

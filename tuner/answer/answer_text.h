@@ -28,7 +28,7 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 std::string three_digits(double seconds);
 
 /// Returns ", kept as Megatron-Core does": by whose rules memory is counted, unless they are moetune's.
-std::string kept_as_text(Trainer trainer);
+std::string memory_rules_text(Trainer trainer);
 
 /// The mark behind the recommended schedule's name in a table whose rows are sorted by time.
 inline constexpr std::string_view kUseMark = " (use)";

@@ -18,7 +18,7 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kMostSteps = 4, kMostOutliers = 3;
+constexpr size_t kMaxSteps = 4, kMaxOutliers = 3;
 
 /// The input of a plan, for the answer's layers and samples.
 struct Layout {
@@ -66,7 +66,7 @@ Flags changed(const Layout& from, const Layout& to) {
   return flags;
 }
 
-bool same(const Layout& a, const Layout& b) { return flags_of(a) == flags_of(b); }
+bool equal_layouts(const Layout& a, const Layout& b) { return flags_of(a) == flags_of(b); }
 
 /// A change that can be applied to a layout on its own. The groups that depend on it, and how samples are cut, are set
 /// afterwards.
@@ -149,11 +149,11 @@ class Way {
     const double best_s = target_.plan.total_s();
     const bool as_fast =
         !walk.own.misfit && walk.own.plan.best.is_usable() && walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
-    if (walk.own.plan.best.refusal || as_fast || same(from_, to_)) return walk;
+    if (walk.own.plan.best.refusal || as_fast || equal_layouts(from_, to_)) return walk;
     TimedLayout now = walk.own;
-    for (Layout at = from_; !same(at, to_);) {
+    for (Layout at = from_; !equal_layouts(at, to_);) {
       std::optional<std::pair<Layout, TimedLayout>> next;
-      if (walk.steps.size() + 1 < kMostSteps) next = best_change(at, now, walk.in_time);
+      if (walk.steps.size() + 1 < kMaxSteps) next = best_change(at, now, walk.in_time);
       if (!next) next = {to_, target_};
       if (!is_better(next->second, now)) break;
       walk.steps.push_back(step(at, next->first, next->second));
@@ -175,13 +175,14 @@ class Way {
     std::vector<Layout> seen;
     for (const Change& change : changes()) {
       const std::optional<Layout> changed = with(at, change);
-      if (!changed || std::ranges::any_of(seen, [&](const Layout& other) { return same(*changed, other); })) continue;
+      if (!changed || std::ranges::any_of(seen, [&](const Layout& other) { return equal_layouts(*changed, other); }))
+        continue;
       seen.push_back(*changed);
-      if (answer_.shapes != nullptr && std::chrono::steady_clock::now() > answer_.shapes->due) {
+      if (answer_.shapes != nullptr && std::chrono::steady_clock::now() > answer_.shapes->deadline) {
         in_time = false;
         return {};
       }
-      const TimedLayout then = same(*changed, to_) ? target_ : timed(*changed);
+      const TimedLayout then = equal_layouts(*changed, to_) ? target_ : timed(*changed);
       if (then.plan.best.refusal || !is_better(then, now)) continue;
       if (!best || is_better(then, best->second)) best = {*changed, then};
     }
@@ -213,7 +214,7 @@ class Way {
     if (!found) return {};
     model = *std::move(found);
     if (framework_ != nullptr && !commands::refusals_of(*framework_, model).empty()) return {};
-    if (same(layout, at)) return {};
+    if (equal_layouts(layout, at)) return {};
     return layout;
   }
 
@@ -252,7 +253,7 @@ class Way {
     const std::vector<Change> all = changes();
     step.is_rest = std::ranges::none_of(all, [&](const Change& change) {
       const std::optional<Layout> one = with(at, change);
-      return one && same(*one, next);
+      return one && equal_layouts(*one, next);
     });
     return step;
   }
@@ -367,9 +368,9 @@ std::vector<std::string> measured_lines(const Answer& answer) {
   if (measured->steps > 1) text += fmt::format(" (median of {} steps after the first)", measured->steps);
   if (!measured->outliers.empty()) {
     text += fmt::format("; {}:", counted(measured->outliers.size(), "outlier"));
-    for (size_t i = 0; i < std::min(measured->outliers.size(), kMostOutliers); ++i)
+    for (size_t i = 0; i < std::min(measured->outliers.size(), kMaxOutliers); ++i)
       text += fmt::format(" step {} ({})", measured->outliers[i].first + 2, three_digits(measured->outliers[i].second));
-    if (measured->outliers.size() > kMostOutliers) text += " ..";
+    if (measured->outliers.size() > kMaxOutliers) text += " ..";
   }
   std::vector<std::string> lines{text};
   if (const std::optional<LogRates> rates = log_rates(answer, *measured)) lines.push_back(rates_line(*rates));
@@ -407,7 +408,7 @@ std::optional<double> planned_size(const ModelShape& model, std::string_view fla
 }
 
 // Returns the sizes of the file's model that differ from the planned model: "model.seq_length 8192 (--seq 4096)".
-std::vector<std::string> other_sizes(const Answer& answer) {
+std::vector<std::string> differing_sizes(const Answer& answer) {
   std::vector<std::string> sizes;
   for (const auto& [flag, value, name] : answer.own->file->sizes) {
     const std::optional<double> planned = planned_size(answer.own->model, flag);
@@ -428,7 +429,7 @@ std::vector<std::string> file_lines(const Answer& answer) {
   if (!file->unplanned.empty())
     lines.push_back(
         fmt::format("features that plans lack (times are without them): {}", fmt::join(file->unplanned, ", ")));
-  if (const std::vector<std::string> sizes = other_sizes(answer); !sizes.empty())
+  if (const std::vector<std::string> sizes = differing_sizes(answer); !sizes.empty())
     lines.push_back(fmt::format("the file's model differs (planned sizes in brackets): {}", fmt::join(sizes, ", ")));
   return lines;
 }
@@ -454,7 +455,7 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   const Trainer trainer = own.plan.model.shape.parallel.trainer;
   const bool as_answer = trainer == answer.chosen->model.shape.parallel.trainer;
   const std::string layout =
-      fmt::format("{}{}{}{}", groups, groups.empty() ? "" : ", ", cut, as_answer ? "" : kept_as_text(trainer));
+      fmt::format("{}{}{}{}", groups, groups.empty() ? "" : ", ", cut, as_answer ? "" : memory_rules_text(trainer));
   if (own.plan.best.refusal)
     return {fmt::format("{}, {}: {}", own.plan.best.schedule->name, layout, own.plan.best.refusal->brief())};
   const double best_s = recommended(answer).total_s();
@@ -494,7 +495,7 @@ Json walk_json(const Answer& answer) {
                     {"format", file->format->name},
                     {"defaults", defaults_of(*file)},
                     {"unplanned", file->unplanned},
-                    {"other_sizes", other_sizes(answer)}};
+                    {"other_sizes", differing_sizes(answer)}};
   json["steps"] = Json::array();
   if (walk.own.plan.best.refusal) return json;
   double before_s = seconds_of(walk.own);

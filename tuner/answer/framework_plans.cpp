@@ -18,7 +18,7 @@ namespace moe::tuner {
 namespace {
 
 // Returns whether two models have the same shape and the same rules of memory.
-bool counted_alike(const ModelShape& a, const ModelShape& b) {
+bool have_same_memory(const ModelShape& a, const ModelShape& b) {
   return same_shape(a, b) && a.shape.parallel.trainer == b.shape.parallel.trainer;
 }
 
@@ -41,7 +41,7 @@ FrameworkPlans plans_in_groups(const commands::Framework& framework, const comma
     return plans;
   }
   const RankingRequest own{chosen, request.profile, request.degrees, request.pricing};
-  const bool ranked_there = counted_alike(chosen.model, answer.chosen->model);
+  const bool ranked_there = have_same_memory(chosen.model, answer.chosen->model);
   for (const Schedule* schedule : framework.schedules()) {
     const auto known = std::ranges::find(answer.ranking, schedule, &RankedSchedule::schedule);
     const bool is_known = ranked_there && known != answer.ranking.end();
@@ -56,7 +56,7 @@ FrameworkPlans plans_in_groups(const commands::Framework& framework, const comma
 std::string slower_text(const Answer& answer, const RankedSchedule& use, const RankedShape& plan) {
   const CaseRecord *own = trial_of(answer, plan.best.schedule->name), *best = trial_of(answer, use.schedule->name);
   const bool both_ran = same_shape(plan.model, answer.chosen->model) && plan.best.schedule != use.schedule && own &&
-                        best && ran_well(*own) && ran_well(*best);
+                        best && is_sound_run(*own) && is_sound_run(*best);
   const double slower = both_ran ? expected_s(answer, plan.best, *own) / expected_s(answer, use, *best) - 1
                                  : plan.total_s() / use.total_s() - 1;
   return fmt::format("{:+.1f} %{}", 100 * slower, both_ran ? ", run" : "");
@@ -105,7 +105,7 @@ class FrameworkTable {
       width += 2 + widest;
     }
     Table table(header);
-    table.leave_out_first({"tokens/s/rank", "tokens/s/GPU", "search gap"}, "--wide");
+    table.hide_first({"tokens/s/rank", "tokens/s/GPU", "search gap"}, "--wide");
     for (size_t i = 0; i < rows_.size(); ++i)
       add(i, lines[i], most ? *most - width - 2 : std::numeric_limits<size_t>::max(), table);
     return table;
@@ -231,7 +231,7 @@ const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans) {
 }
 
 bool is_ranked(const Answer& answer, const RankedShape& plan) {
-  return counted_alike(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
+  return have_same_memory(plan.model, answer.chosen->model) && row_of(answer, plan.best.schedule->name) != nullptr;
 }
 
 namespace {
@@ -317,8 +317,8 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, siz
   notes.insert(notes.begin(), folded.begin(), folded.end());
   const std::string begin = fmt::format("SET IT {}{}", how, how.empty() ? "" : "\n");
   if (table.empty()) return notes.empty() ? begin : packed_lines(begin, notes);
-  const std::optional<int> widest = tight ? limited_output_columns(kMostColumns) : output_columns();
-  const std::string text = begin + table.table(kMostColumns).text(widest);
+  const std::optional<int> widest = tight ? limited_output_columns(kMaxColumns) : output_columns();
+  const std::string text = begin + table.table(kMaxColumns).text(widest);
   return notes.empty() ? text : text + packed_lines(kIndent, notes);
 }
 

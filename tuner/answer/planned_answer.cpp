@@ -24,11 +24,11 @@ constexpr std::chrono::seconds kRankingTime{45};  // for the schedules of a give
 RankingRequest request_of(const TuneOptions& options, const Answer& answer) {
   RankingRequest request{*answer.chosen, *answer.profile, options.selection.degrees, pricing_of(options)};
   if (answer.shapes == nullptr) {
-    if (!options.run_all && options.top == 0) request.due = std::chrono::steady_clock::now() + kRankingTime;
+    if (!options.run_all && options.top == 0) request.deadline = std::chrono::steady_clock::now() + kRankingTime;
     return request;
   }
   request.known = &answer.shapes->ranked.front().best;
-  request.due = answer.shapes->due;
+  request.deadline = answer.shapes->deadline;
   return request;
 }
 
@@ -254,7 +254,7 @@ int run_planned_answer(const TuneOptions& given) {
   files.push_back(profile.file);
   answer.next = program_word() + " " + command_of("simulate", options, answer) + " --trace lanes.json";
   const auto write_records = [&] {
-    RecordWriter writer(answer.records_path, {options.asked, files, {}});
+    RecordWriter writer(answer.records_path, {options.invocation, files, {}});
     append_ranking(writer, answer, options.selection.degrees);
     append_answer(writer, answer);
     writer.end();
@@ -263,7 +263,7 @@ int run_planned_answer(const TuneOptions& given) {
     if (!options.trace.file.empty()) write_ranking_trace(options, answer);
     fmt::print("{}", options.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
   });
-  return options.strict && doubtful(answer) ? kDoubtful : kOk;
+  return options.strict && is_doubtful(answer) ? kDoubtful : kOk;
 }
 
 }  // namespace moe::tuner

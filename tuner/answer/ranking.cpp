@@ -58,7 +58,7 @@ void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSc
 }
 
 // Returns a lower bound on the memory of the schedule's plans: none holds fewer micro-batches than its order requires.
-MemoryEstimate least_memory(const commands::ChosenModel& chosen, const Schedule& schedule) {
+MemoryEstimate min_memory(const commands::ChosenModel& chosen, const Schedule& schedule) {
   const auto with = [&](Flow flow) {
     return commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
   };
@@ -129,7 +129,7 @@ void add_head(const commands::ChosenModel& chosen, const LayerPricer& pricer, Ra
 
 }  // namespace
 
-bool one_layer(const commands::ChosenModel& chosen) {
+bool is_one_layer(const commands::ChosenModel& chosen) {
   return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;
 }
 
@@ -140,7 +140,7 @@ PlanCost cost_of(const RankedSchedule& row) {
 }
 
 size_t preferred(const std::vector<PlanCost>& plans) {
-  const double most_s = std::ranges::min(plans, {}, &PlanCost::total_s).total_s * (1 + kEquallyFast);
+  const double max_s = std::ranges::min(plans, {}, &PlanCost::total_s).total_s * (1 + kEquallyFast);
   const auto is_better = [](const PlanCost& a, const PlanCost& b) {
     if (a.memory_bytes != b.memory_bytes) return a.memory_bytes < b.memory_bytes;
     if (a.chunks != b.chunks) return a.chunks < b.chunks;
@@ -148,7 +148,7 @@ size_t preferred(const std::vector<PlanCost>& plans) {
   };
   size_t best = plans.size();
   for (size_t i = 0; i < plans.size(); ++i)
-    if (plans[i].total_s <= most_s && (best == plans.size() || is_better(plans[i], plans[best]))) best = i;
+    if (plans[i].total_s <= max_s && (best == plans.size() || is_better(plans[i], plans[best]))) best = i;
   return best;
 }
 
@@ -178,7 +178,7 @@ double head_seconds(const Schedule& schedule, const LayerPricer& pricer, const M
 
 double all_heads_seconds(const ModelShape& model, double head_s, std::optional<double> pass_s) {
   const StageSplit split = model.split();
-  const int most = most_layers(split), fewer = most - layers_in(split, split.stages - 1),
+  const int most = max_layers(split), fewer = most - layers_in(split, split.stages - 1),
             others = model.micro_batches - 1;
   if (fewer == 0) return model.micro_batches * head_s;
   if (!pass_s) return head_s;
@@ -189,11 +189,11 @@ double all_heads_seconds(const ModelShape& model, double head_s, std::optional<d
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned) {
   RankedSchedule row;
   row.schedule = &schedule;
-  check_memory(least_memory(request.chosen, schedule), request.profile, row);
+  check_memory(min_memory(request.chosen, schedule), request.profile, row);
   if (row.refusal) return row;
   const LayerPricer pricer(request.profile, request.chosen.model.shape, request.pricing);
   try {
-    PlannedTimeline found = (one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
+    PlannedTimeline found = (is_one_layer(request.chosen) ? rank_layer : rank_model)(request, pricer, row);
     row.expert_sums_s = expert_sums_s(row.planned_as(), pricer, request.chosen.model);
     row.bound_s += row.expert_sums_s;
     add_head(request.chosen, pricer, row);
@@ -217,7 +217,7 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
     const auto start = std::chrono::steady_clock::now();
     if (request.known != nullptr && request.known->schedule == schedule) {
       rows.push_back(*request.known);
-    } else if (usable && request.due && start + longest > *request.due) {
+    } else if (usable && request.deadline && start + longest > *request.deadline) {
       rows.emplace_back().schedule = schedule;
       rows.back().refusal = {.kind = Refusal::Kind::not_in_time,
                              .reason = "not planned within the time limit (--schedule NAME plans it)"};
@@ -277,7 +277,7 @@ std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSch
   for (const std::optional<Phase> phase : moved)
     for (const int step : {-1, 1}) {
       const auto start = std::chrono::steady_clock::now();
-      if (request.due && start + longest > *request.due) return found;
+      if (request.deadline && start + longest > *request.deadline) return found;
       if (const auto moved_to = neighbour(request, schedule, winner, phase, step)) found.push_back(*moved_to);
       longest = std::max(longest, std::chrono::steady_clock::now() - start);
     }
@@ -307,7 +307,7 @@ double megatron_flops(const commands::ChosenModel& chosen, bool counts_masked) {
   double attention = static_cast<double>(l.q_lora_rank + l.kv_lora_rank);  // norms of latents
   for (const Projection& of : projections(l, {l.heads, l.kv_heads})) attention += static_cast<double>(of.elements());
   attention += (counts_masked ? 1 : 0.5) * static_cast<double>(l.seq * (attention_width(l) + mixed_width(l)));
-  const int dense = model.dense.in(0, model.layers);
+  const int dense = model.dense.count(0, model.layers);
   const double experts = gemms * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   double macs = model.layers * attention + (model.layers - dense) * experts;
   if (dense > 0) macs += dense * gemms * width * static_cast<double>(model.dense.hidden);

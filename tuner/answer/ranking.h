@@ -55,11 +55,11 @@ struct RankingRequest {
   bool checked = true;  // checks plans of models (check_plan); a search for a shape, which times many, does not
   /// Deadline of rank() and neighbours(). Once rank() has a usable schedule, they skip a plan that would end after the
   /// deadline if it took as long as the longest plan so far.
-  std::optional<std::chrono::steady_clock::time_point> due = {};
+  std::optional<std::chrono::steady_clock::time_point> deadline = {};
 };
 
 /// Returns whether the model is a single layer with one micro-batch on one stage, which is planned as a layer.
-bool one_layer(const commands::ChosenModel& chosen);
+bool is_one_layer(const commands::ChosenModel& chosen);
 
 /// Returns whether two times are equal up to rounding.
 bool same_time(double a_s, double b_s);

@@ -41,12 +41,12 @@ struct Open {
 using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;  // the least bound first
 
 /// The result for a shape. If its schedules have different fates, the last one in this list counts.
-enum class Fate { refused, unpriced, too_large, ruled_out, not_reached, planned };
+enum class CandidateStatus { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
 /// How often each reason was given, the most frequent first.
 using Reasons = std::vector<std::pair<Refusal, int>>;
 
-Reasons most_often_first(const std::map<Refusal, int>& counts) {
+Reasons reasons_by_count(const std::map<Refusal, int>& counts) {
   Reasons reasons(counts.begin(), counts.end());
   std::ranges::stable_sort(reasons, std::greater<>(), &Reasons::value_type::second);
   return reasons;
@@ -67,22 +67,22 @@ struct Candidate {
   const ModelShape& model;
   double memory_bytes;  // lower bound of a rank's memory
   double best_s = std::numeric_limits<double>::infinity();
-  Fate fate = Fate::refused;
+  CandidateStatus status = CandidateStatus::refused;
   std::set<Refusal> refusals = {};
 
-  void comes_to(Fate other) { fate = std::max(fate, other); }
+  void raise_status(CandidateStatus other) { status = std::max(status, other); }
   void refuse(const Refusal& refusal) {
     refusals.insert(refusal);
-    if (refusal.kind == Refusal::Kind::unpriced) comes_to(Fate::unpriced);
-    if (refusal.kind == Refusal::Kind::too_large) comes_to(Fate::too_large);
+    if (refusal.kind == Refusal::Kind::unpriced) raise_status(CandidateStatus::unpriced);
+    if (refusal.kind == Refusal::Kind::too_large) raise_status(CandidateStatus::too_large);
   }
 };
 
 /// The least lane bound of a layer on its groups, and the first candidate for which it was computed.
-struct OnLanes {
+struct LaneBound {
   LayerCase shape;
   int virtual_stages;
-  double least_s;
+  double min_s;
   const Candidate* first;
 };
 
@@ -97,12 +97,12 @@ struct PlannedShape {
 class MemoryFront {
  public:
   void add(double seconds, double bytes) {
-    if (least_bytes(seconds) <= bytes) return;
+    if (min_bytes(seconds) <= bytes) return;
     auto slower = bytes_.insert_or_assign(seconds, bytes).first;
     for (++slower; slower != bytes_.end() && slower->second >= bytes;) slower = bytes_.erase(slower);
   }
   /// Returns the least memory of a plan that takes at most `seconds`; infinity if no plan does.
-  double least_bytes(double seconds) const {
+  double min_bytes(double seconds) const {
     const auto slower = bytes_.upper_bound(seconds);
     return slower == bytes_.begin() ? std::numeric_limits<double>::infinity() : std::prev(slower)->second;
   }
@@ -114,7 +114,7 @@ class MemoryFront {
 };
 
 // Returns schedules, or their variants, that differ in the properties that lane_bound_s and beside_s depend on.
-std::vector<const Schedule*> unlike(const std::vector<const Schedule*>& schedules) {
+std::vector<const Schedule*> distinct_schedules(const std::vector<const Schedule*>& schedules) {
   std::vector<const Schedule*> found;
   const auto alike = [](const Schedule* a, const Schedule* b) {
     return a->flow == b->flow && a->lanes == b->lanes && a->moe_part == b->moe_part &&
@@ -197,7 +197,8 @@ class ShapeWalk {
         request_(plans.request()),
         schedules_(std::move(schedules)),
         others_(sort_iterations_last(schedules_)),
-        unlike_(unlike({schedules_.begin(), schedules_.begin() + static_cast<std::ptrdiff_t>(others_)})),
+        distinct_schedules_(
+            distinct_schedules({schedules_.begin(), schedules_.begin() + static_cast<std::ptrdiff_t>(others_)})),
         framework_(framework) {
     std::map<Refusal, int> counts;
     const std::vector<ShapeCandidate>& all = plans.candidates().fitting;
@@ -207,7 +208,7 @@ class ShapeWalk {
       if (refusals.empty()) candidates_.push_back({i, all[i].model, all[i].memory_bytes});
       for (const std::string& reason : refusals) ++counts[{.reason = reason}];
     }
-    not_run_ = most_often_first(counts);
+    not_run_ = reasons_by_count(counts);
   }
 
   /// Plans a shape that another search found, and its schedule there, before all others.
@@ -236,7 +237,7 @@ class ShapeWalk {
     }
     const Clock::time_point now = Clock::now();
     decide(std::min(end, now + std::max(now - start, least)), false);
-    settle();
+    update_bound();
   }
 
   FrameworkPlans best() && {
@@ -253,8 +254,8 @@ class ShapeWalk {
     return plans;
   }
 
-  void tell(FoundShapes& found) && {
-    count_fates(found);
+  void report(FoundShapes& found) && {
+    count_statuses(found);
     require<Unsupported>(
         !planned_.empty(), "{}: none of {} shapes can be planned: {} too large{}", request_.flag, found.shapes,
         found.too_large,
@@ -270,7 +271,7 @@ class ShapeWalk {
   // `fastest_alone`: stops once no open plan can be as fast as the fastest, up to kEquallyFast.
   void decide(Clock::time_point end, bool fastest_alone) {
     while (!(shapes_.empty() && bounded_schedules_.empty())) {
-      if (fastest_alone && least_open_s() > front_.fastest_s() * (1 + kEquallyFast)) break;
+      if (fastest_alone && min_open_s() > front_.fastest_s() * (1 + kEquallyFast)) break;
       if (!planned_.empty() && Clock::now() >= end) break;
       step();
     }
@@ -287,7 +288,7 @@ class ShapeWalk {
     Candidate& candidate = candidates_[next.candidate];
     const bool beaten = candidate.best_s * (1 + kEquallyFast) < next.bound_s;  // by another schedule of this shape
     if (beaten || is_ruled_out(next.bound_s, candidate.memory_bytes)) {
-      candidate.comes_to(Fate::ruled_out);
+      candidate.raise_status(CandidateStatus::ruled_out);
     } else if (plans && !next.is_close) {
       bound_closely(next);
     } else if (plans) {
@@ -300,24 +301,24 @@ class ShapeWalk {
   }
 
   // Returns a lower bound on the seconds of all open plans; infinity if all are decided.
-  double least_open_s() const {
-    double least_s = kNone;
+  double min_open_s() const {
+    double min_s = kNone;
     for (const OpenQueue* queue : {&shapes_, &bounded_schedules_})
-      if (!queue->empty()) least_s = std::min(least_s, queue->top().bound_s);
-    return least_s;
+      if (!queue->empty()) min_s = std::min(min_s, queue->top().bound_s);
+    return min_s;
   }
 
   void open_all() {
     for (size_t i = 0; i < candidates_.size(); ++i) {
       Candidate& c = candidates_[i];
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
-      const double in_plan_s = least_on_lanes_s(c, pricer);
+      const double in_plan_s = min_on_lanes_s(c, pricer);
       if (in_plan_s == kNone) continue;
       // A schedule with variants does the same beside its plan as its first variant: both terms have their own least.
       double beside_plan_s = kNone;
-      for (const Schedule* schedule : unlike_) try {
+      for (const Schedule* schedule : distinct_schedules_) try {
           const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
-          beside_plan_s = std::min(beside_plan_s, step_s + beside_s(*schedule, pricer, c));
+          beside_plan_s = std::min(beside_plan_s, step_s + unplanned_seconds(*schedule, pricer, c));
         } catch (const BadInput& error) {
           c.refuse(refusal_of(error));
         }
@@ -344,7 +345,7 @@ class ShapeWalk {
     if (others_ == 0) return;
     std::vector<std::pair<double, size_t>> fastest;
     for (size_t i = 0; i < candidates_.size(); ++i)
-      if (candidates_[i].fate == Fate::planned && candidates_[i].model.shape.parallel.pp > 1)
+      if (candidates_[i].status == CandidateStatus::planned && candidates_[i].model.shape.parallel.pp > 1)
         fastest.emplace_back(candidates_[i].best_s, i);
     std::ranges::sort(fastest);
     if (fastest.empty()) return;
@@ -355,28 +356,28 @@ class ShapeWalk {
   }
 
   // Returns the least lane_bound_s. Shapes that differ only in ZeRO and order are adjacent and share it.
-  double least_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
+  double min_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
     ModelShape model = c.model;
     model.shape.parallel.zero = 1;  // with which most packings fit
     model.order = PipelineOrder::one_f_one_b;
-    for (const OnLanes& known : on_lanes_) {
+    for (const LaneBound& known : lane_bounds_) {
       if (known.shape != model.shape || known.virtual_stages != model.virtual_stages) continue;
       for (const Refusal& refusal : known.first->refusals) c.refusals.insert(refusal);
-      c.comes_to(known.first->fate);
-      return known.least_s;
+      c.raise_status(known.first->status);
+      return known.min_s;
     }
-    if (on_lanes_.size() > kStates) on_lanes_.clear();
+    if (lane_bounds_.size() > kStates) lane_bounds_.clear();
     const DegreeChoice choice = choice_for(model);
     ModelShape any_order = model;  // a bound under GPipe's order is valid for the others
     any_order.order = PipelineOrder::gpipe;
-    double least_s = kNone;
-    for (const Schedule* schedule : unlike_) try {
-        least_s = std::min(least_s, lane_bound_s(*schedule, pricer, any_order, choice, plans_.bound_shapes()));
+    double min_s = kNone;
+    for (const Schedule* schedule : distinct_schedules_) try {
+        min_s = std::min(min_s, lane_bound_s(*schedule, pricer, any_order, choice, plans_.bound_shapes()));
       } catch (const BadInput& error) {
         c.refuse(refusal_of(error));
       }
-    on_lanes_.push_back({model.shape, model.virtual_stages, least_s, &c});
-    return least_s;
+    lane_bounds_.push_back({model.shape, model.virtual_stages, min_s, &c});
+    return min_s;
   }
 
   // Bounds a shape under the schedules [first, last).
@@ -389,7 +390,7 @@ class ShapeWalk {
     for (size_t i = first; i < last; ++i) try {
         const Schedule& schedule = *schedules_[i];
         const double bound_s = plan_bound_s(schedule, pricer, chosen, choice, plans_.bound_shapes());
-        bounded_schedules_.push({candidate, i, bound_s + beside_s(schedule, pricer, c)});
+        bounded_schedules_.push({candidate, i, bound_s + unplanned_seconds(schedule, pricer, c)});
       } catch (const BadInput& error) {  // no price, or too many tasks
         c.refuse(refusal_of(error));
       }
@@ -404,7 +405,7 @@ class ShapeWalk {
     const Schedule& schedule = *schedules_[open.schedule];
     try {
       const double in_plan_s = replayed_bound_s(schedule, pricer, chosen, choice_for(c.model), plans_.bound_shapes());
-      open.bound_s = std::max(open.bound_s, in_plan_s + beside_s(schedule, pricer, c));
+      open.bound_s = std::max(open.bound_s, in_plan_s + unplanned_seconds(schedule, pricer, c));
     } catch (const BadInput&) {  // it lacks such degrees, and its plan reports that
     }
     open.is_close = true;
@@ -418,7 +419,7 @@ class ShapeWalk {
   }
 
   // Returns the seconds of the work that is in no plan.
-  double beside_s(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
+  double unplanned_seconds(const Schedule& schedule, const LayerPricer& pricer, const Candidate& c) const {
     const double head_s = head_seconds(schedule, pricer, c.model, request_.chosen.vocabulary);
     return expert_sums_s(schedule, pricer, c.model) + all_heads_seconds(c.model, head_s, {});
   }
@@ -427,7 +428,7 @@ class ShapeWalk {
   // memory, or clearly faster with no more. For a framework, a clearly faster plan is enough.
   bool is_ruled_out(double bound_s, double memory_bytes) const {
     const double clearly_faster_s = bound_s / (1 + kEquallyFast);
-    return front_.least_bytes(bound_s) < memory_bytes || front_.least_bytes(clearly_faster_s) <= memory_bytes ||
+    return front_.min_bytes(bound_s) < memory_bytes || front_.min_bytes(clearly_faster_s) <= memory_bytes ||
            (framework_ != nullptr && front_.fastest_s() < clearly_faster_s);
   }
 
@@ -442,16 +443,17 @@ class ShapeWalk {
     planned_.push_back({open.candidate, open.schedule, {c.model, row}});
     c.best_s = std::min(c.best_s, row.total_s());
     front_.add(row.total_s(), row.memory_bytes);
-    c.comes_to(Fate::planned);
+    c.raise_status(CandidateStatus::planned);
   }
 
   // Decides the open entries, and sets the lower bound on all plans.
-  void settle() {
-    at_least_s_ = least_open_s();
+  void update_bound() {
+    at_least_s_ = min_open_s();
     for (OpenQueue* queue : {&shapes_, &bounded_schedules_}) {
       for (; !queue->empty(); queue->pop()) {
         Candidate& c = candidates_[queue->top().candidate];
-        c.comes_to(is_ruled_out(queue->top().bound_s, c.memory_bytes) ? Fate::ruled_out : Fate::not_reached);
+        c.raise_status(is_ruled_out(queue->top().bound_s, c.memory_bytes) ? CandidateStatus::ruled_out
+                                                                          : CandidateStatus::not_reached);
       }
     }
     for (const PlannedShape& p : planned_) at_least_s_ = std::min(at_least_s_, p.total_s());
@@ -468,19 +470,19 @@ class ShapeWalk {
   Reasons refusals() const {
     std::map<Refusal, int> counts;
     for (const Candidate& c : candidates_)
-      if (c.fate == Fate::refused || c.fate == Fate::unpriced)
+      if (c.status == CandidateStatus::refused || c.status == CandidateStatus::unpriced)
         for (const Refusal& refusal : c.refusals) ++counts[refusal];
-    return most_often_first(counts);
+    return reasons_by_count(counts);
   }
 
-  void count_fates(FoundShapes& found) const {
-    std::map<Fate, int> fates;
-    for (const Candidate& c : candidates_) ++fates[c.fate];
-    found.not_reached = fates[Fate::not_reached];
-    found.ruled_out = fates[Fate::ruled_out];
-    found.too_large += fates[Fate::too_large];
-    found.unpriced = fates[Fate::unpriced];
-    found.refused = found.unpriced + fates[Fate::refused];
+  void count_statuses(FoundShapes& found) const {
+    std::map<CandidateStatus, int> fates;
+    for (const Candidate& c : candidates_) ++fates[c.status];
+    found.not_reached = fates[CandidateStatus::not_reached];
+    found.ruled_out = fates[CandidateStatus::ruled_out];
+    found.too_large += fates[CandidateStatus::too_large];
+    found.unpriced = fates[CandidateStatus::unpriced];
+    found.refused = found.unpriced + fates[CandidateStatus::refused];
     found.refusals = refusals();
   }
 
@@ -500,11 +502,11 @@ class ShapeWalk {
       found.fastest = planned_[order.front()].shape;
     found.ranked.push_back(planned_[preferred].shape);
     std::set<size_t> shown{planned_[preferred].candidate};
-    double least_memory = std::numeric_limits<double>::infinity();
+    double min_memory = std::numeric_limits<double>::infinity();
     for (const size_t i : order) {
       RankedShape& shape = planned_[i].shape;
-      shape.pareto = memory(i) < least_memory;
-      least_memory = std::min(least_memory, memory(i));
+      shape.pareto = memory(i) < min_memory;
+      min_memory = std::min(min_memory, memory(i));
       const bool is_first = shown.insert(planned_[i].candidate).second;
       if (i == preferred)
         found.ranked.front().pareto = shape.pareto;
@@ -517,12 +519,12 @@ class ShapeWalk {
   const ShapeRequest& request_;
   std::vector<const Schedule*> schedules_;
   const size_t others_;  // number of schedules that order no iterations; the others follow once these are decided
-  const std::vector<const Schedule*> unlike_;
+  const std::vector<const Schedule*> distinct_schedules_;
   const commands::Framework* framework_;  // null: any framework
   Reasons not_run_;                       // reasons why the framework does not run shapes
   std::vector<Candidate> candidates_;
   OpenQueue shapes_, bounded_schedules_;
-  std::vector<OnLanes> on_lanes_;
+  std::vector<LaneBound> lane_bounds_;
   int bounded_ = 0, bounded_before_plan_ = kBoundedAtFirst;
   std::set<size_t> found_before_;                  // candidates that other searches found
   std::set<std::pair<size_t, size_t>> attempted_;  // candidates and schedules that were planned or refused
@@ -550,13 +552,13 @@ void require_any(const ShapeRequest& request, const ShapeCandidates& all) {
                        request.flag, request.chosen.model.shape.parallel.ranks(), layer.experts, layer.heads,
                        layer.hidden, request.global_batch);
   require<Unsupported>(!all.fitting.empty(), "{}: none of {} shapes fits: the smallest needs {}, a rank has {}",
-                       request.flag, shapes, human_bytes(all.least_bytes),
+                       request.flag, shapes, human_bytes(all.min_bytes),
                        human_bytes(request.profile.memory_bytes.value_or(0)));
 }
 
 // Returns whether all schedules whose plans `wave` may take are ranked themselves. Those that order iterations do not
 // count, because their plans are among the orders of `wave`.
-bool asks_for_rivals(const std::vector<const Schedule*>& schedules) {
+bool includes_rivals(const std::vector<const Schedule*>& schedules) {
   return std::ranges::all_of(rivals_of_wave(), [&](const Schedule* rival) {
     return rival->orders_iterations() || std::ranges::find(schedules, rival) != schedules.end();
   });
@@ -618,7 +620,7 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
     return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(asked.seconds * share));
   };
   ShapeRequest request = asked;
-  request.degrees.takes_rivals = !asks_for_rivals(asked.schedules);
+  request.degrees.takes_rivals = !includes_rivals(asked.schedules);
   check_prices(request);
   ShapePlans plans(request, shape_candidates(request));
   const ShapeCandidates& all = plans.candidates();
@@ -627,19 +629,19 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
                     .ranked = {},
                     .shapes = static_cast<int>(all.fitting.size()) + all.too_large,
                     .too_large = all.too_large,
-                    .due = after(1)};
+                    .deadline = after(1)};
   found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
   ShapeWalk walk(plans, request.schedules, nullptr);
   for (const FrameworkPlans& framework : found.of_frameworks)
     if (!framework.rows.empty()) walk.begin_with(framework.rows.front());
   walk.run(after(kSearchShare), after(kFrontShare) - start);
-  std::move(walk).tell(found);
+  std::move(walk).report(found);
   return found;
 }
 
 namespace {
 
-constexpr int64_t kLeastContext = 4096;  // tokens of a sample on a rank of a searched CP group
+constexpr int64_t kMinContext = 4096;  // tokens of a sample on a rank of a searched CP group
 
 /// The states that a rank keeps in memory.
 struct KeptStates {
@@ -728,12 +730,12 @@ class Enumeration {
     return {false, true};
   }
 
-  // Returns the CP sizes to try: those that leave each rank at least kLeastContext tokens of a sample.
+  // Returns the CP sizes to try: those that leave each rank at least kMinContext tokens of a sample.
   std::vector<int64_t> context_choices(int64_t ranks) const {
     std::vector<int64_t> sizes = choices(request_.fixed.cp, ranks);
     if (request_.fixed.cp) return sizes;
     const int64_t seq = request_.chosen.model.shape.layer.seq;
-    std::erase_if(sizes, [&](int64_t cp) { return cp > 1 && (seq % (2 * cp) != 0 || seq / cp < kLeastContext); });
+    std::erase_if(sizes, [&](int64_t cp) { return cp > 1 && (seq % (2 * cp) != 0 || seq / cp < kMinContext); });
     return sizes;
   }
 
@@ -783,7 +785,7 @@ class Enumeration {
       }
       const MemoryEstimate needed =
           commands::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
-      found_.least_bytes = std::min(found_.least_bytes, needed.total());
+      found_.min_bytes = std::min(found_.min_bytes, needed.total());
       if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes)) {
         ++found_.too_large;
         found_.others.push_back(model);
@@ -822,27 +824,27 @@ using PlainBound = std::function<double(const Schedule&, const LayerPricer&, con
 // Returns the least bound over the options of a schedule: variants, packings of experts that fit, and the rivals whose
 // plans `wave` may take. A schedule that orders whole iterations has a bound of its own, because its passes do not wait
 // for the previous one.
-double least_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
-                const DegreeChoice& choice, const PlainBound& bound) {
+double min_of(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, const DegreeChoice& choice,
+              const PlainBound& bound) {
   if (schedule.orders_iterations()) {
     DegreeChoice fixed = within_rows(choice, pricer);
     check_choice(schedule, fixed);
-    const double least_s = wave_bound(pricer, model,
-                                      {.keep = usually_kept(model, schedule.iteration),
-                                       .forward = fixed.forward,
-                                       .backward = fixed.backward,
-                                       .order = schedule.iteration});
-    if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return least_s;
-    double rivals_s = least_s;
+    const double min_s = wave_bound(pricer, model,
+                                    {.keep = usual_kept_layers(model, schedule.iteration),
+                                     .forward = fixed.forward,
+                                     .backward = fixed.backward,
+                                     .order = schedule.iteration});
+    if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return min_s;
+    double rivals_s = min_s;
     for (const Schedule* rival : rivals_of_wave()) try {
-        rivals_s = std::min(rivals_s, least_of(*rival, pricer, model, choice, bound));
+        rivals_s = std::min(rivals_s, min_of(*rival, pricer, model, choice, bound));
       } catch (const BadInput&) {  // a missing price or degree, so this option is not available
       }
     return rivals_s;
   }
   double least = std::numeric_limits<double>::infinity();
   for (const Schedule* variant : schedule.variants)
-    least = std::min(least, least_of(*variant, pricer, model, choice, bound));
+    least = std::min(least, min_of(*variant, pricer, model, choice, bound));
   if (!schedule.variants.empty()) return least;
   least = bound(schedule, pricer, model);
   if (!schedule.packs_experts) return least;
@@ -861,33 +863,33 @@ double least_of(const Schedule& schedule, const LayerPricer& pricer, const Model
 
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes) {
-  return least_of(schedule, pricer, model, choice,
-                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
-                    return busiest_bound(plain, of, m, shapes);
-                  });
+  return min_of(schedule, pricer, model, choice,
+                [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                  return busiest_bound(plain, of, m, shapes);
+                });
 }
 
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes) {
-  const bool layer = one_layer(chosen);
-  return least_of(schedule, pricer, chosen.model, choice,
-                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
-                    return layer ? degree_free_bound(plain, of).total_s() : model_bound(plain, of, m, {}, shapes);
-                  });
+  const bool layer = is_one_layer(chosen);
+  return min_of(schedule, pricer, chosen.model, choice,
+                [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                  return layer ? degree_free_bound(plain, of).total_s() : model_bound(plain, of, m, {}, shapes);
+                });
 }
 
 double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes) {
-  if (one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees change the padding of rows
-  return least_of(schedule, pricer, chosen.model, choice,
-                  [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
-                    DegreeChoice fixed = within_rows(choice, of);
-                    if (!schedule.variants.empty()) fixed.forward = fixed.backward = 0;
-                    check_choice(plain, fixed);
-                    const std::vector<int> forward = tried_degrees(fixed.forward, of);
-                    const std::vector<int> backward = tried_degrees(fixed.backward, of);
-                    return replayed_bound(plain, of, m, {forward, backward}, shapes);
-                  });
+  if (is_one_layer(chosen) || pricer.shape().rounding == Rounding::lcm) return 0;  // degrees change the padding of rows
+  return min_of(schedule, pricer, chosen.model, choice,
+                [&](const Schedule& plain, const LayerPricer& of, const ModelShape& m) {
+                  DegreeChoice fixed = within_rows(choice, of);
+                  if (!schedule.variants.empty()) fixed.forward = fixed.backward = 0;
+                  check_choice(plain, fixed);
+                  const std::vector<int> forward = tried_degrees(fixed.forward, of);
+                  const std::vector<int> backward = tried_degrees(fixed.backward, of);
+                  return replayed_bound(plain, of, m, {forward, backward}, shapes);
+                });
 }
 
 }  // namespace moe::tuner

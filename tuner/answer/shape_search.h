@@ -52,7 +52,7 @@ struct FoundShapes {
   /// Number of shapes of several stages that were also planned by schedules of iterations: the fastest under the
   /// others. None if the search has no such shapes or schedules. `at_least_s` does not cover the remaining ones.
   std::optional<int> staged_iterations = {};
-  std::chrono::steady_clock::time_point due = {};  // deadline of the answer that the search is a part of
+  std::chrono::steady_clock::time_point deadline = {};  // deadline of the answer that the search is a part of
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
 };
 
@@ -109,8 +109,8 @@ struct ShapeCandidates {
   /// Shapes that only another trainer may need: those that are too large, and those whose recomputation makes no
   /// difference with this trainer's attention.
   std::vector<ModelShape> others;
-  bool counted_all = true;  // false: the time ran out before all shapes were counted
-  double least_bytes = std::numeric_limits<double>::infinity();  // least memory of a shape, including those too large
+  bool counted_all = true;                                     // false: the time ran out before all shapes were counted
+  double min_bytes = std::numeric_limits<double>::infinity();  // least memory of a shape, including those too large
 };
 
 /// Returns all shapes that divide layers, ranks and samples and agree with the flags.

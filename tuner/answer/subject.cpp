@@ -16,7 +16,7 @@ namespace {
 
 // Returns the selection with groups that suit every layer. The search keeps the requested groups, and reports what does
 // not divide.
-commands::Selection in_no_groups(commands::Selection selection) {
+commands::Selection without_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
   if (l.cp != 1) l.cp_exchange.reset();  // of those that the search finds
@@ -42,7 +42,7 @@ int default_replicas(const TuneOptions& options, commands::Selection selection, 
 // Returns the flag's batch, else the user's, else the batch without a search: the layer's batch times the
 // micro-batches, on each requested replica or on those of the default groups.
 int64_t global_batch(const TuneOptions& options, const Profile& cluster, const LayerShape& layer,
-                     const std::optional<OwnLayout>& own) {
+                     const std::optional<UserLayout>& own) {
   if (options.global_batch) return *options.global_batch;
   if (own) return samples_of(own->model);
   const commands::Selection& selection = options.selection;
@@ -101,7 +101,7 @@ std::vector<std::string> pinned_by(const TuneOptions& options) {
 }
 
 // Returns the flags with all groups set to the model's.
-commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
+commands::LayerFlags with_groups_of(commands::LayerFlags flags, const ParallelShape& p) {
   flags.dp = p.dp;
   flags.cp = p.cp;
   flags.cp_exchange = p.cp_exchange;
@@ -114,7 +114,7 @@ commands::LayerFlags in_groups_of(commands::LayerFlags flags, const ParallelShap
 }
 
 FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const commands::ChosenModel& chosen,
-                      const std::optional<OwnLayout>& own) {
+                      const std::optional<UserLayout>& own) {
   const commands::LayerFlags& given = options.selection.layer;
   const ParallelShape& p = chosen.model.shape.parallel;
   require<BadInput>(given.pp.value_or(1) <= chosen.model.layers,
@@ -127,7 +127,7 @@ FoundShapes shapes_of(const TuneOptions& options, const Profile& cluster, const 
        .profile = cluster,
        .schedules = schedules_of(options, chosen),
        .degrees = options.selection.degrees,
-       .fixed = options.any_shape ? given : in_groups_of(given, p),
+       .fixed = options.any_shape ? given : with_groups_of(given, p),
        .fixed_batch = options.global_batch && given.fields.get(&LayerShape::batch),
        .fixed_micro_batches = options.model.micro_batches.has_value(),
        .fixed_order = options.model.pipeline.has_value(),
@@ -179,7 +179,7 @@ commands::ChosenModel model_of_no_order(const TuneOptions& options, const comman
 // Returns the model whose shape is to be searched.
 commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& cluster) {
   commands::ChosenModel chosen =
-      model_of_no_order(options, options.any_shape ? in_no_groups(options.selection) : options.selection, cluster);
+      model_of_no_order(options, options.any_shape ? without_groups(options.selection) : options.selection, cluster);
   chosen.model.virtual_stages = options.model.virtual_stages.value_or(1);
   const SomeLayerFields& given = options.selection.layer.fields;
   for (const auto member : {&LayerShape::first_stage_layers, &LayerShape::last_stage_layers})
@@ -192,7 +192,7 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
 auto group_flags(commands::LayerFlags& l) {
   return std::tie(l.dp, l.cp, l.cp_exchange, l.mp, l.ep, l.esp, l.pp, l.placement);
 }
-auto other_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
+auto memory_flags(commands::LayerFlags& l, commands::ModelFlags& m) {
   return std::tie(l.zero, l.recompute, l.offload, m.micro_batches, m.pipeline, m.virtual_stages);
 }
 
@@ -251,7 +251,7 @@ void require_exchange(const commands::LayoutFile& file, TuneOptions options, con
   if (exchange != CpExchange::ring) return;
   exchange = CpExchange::allgather;
   const int64_t window = model_of_no_order(options, options.selection, cluster).model.shape.layer.window;
-  const commands::LayoutFile::Said* said = file.find("--cp-exchange");
+  const commands::LayoutFile::FlagSetting* said = file.find("--cp-exchange");
   const std::string found = said != nullptr
                                 ? fmt::format("{}: found p2p", said->where)
                                 : fmt::format("{}: found no cp_comm_type, which is p2p by default", file.path);
@@ -262,12 +262,12 @@ void require_exchange(const commands::LayoutFile& file, TuneOptions options, con
 }
 
 /// The user's layout, and the flags for the answer, completed by the layout where neither flags nor a search decide.
-struct OwnFlags {
-  std::optional<OwnLayout> layout;
+struct UserFlags {
+  std::optional<UserLayout> layout;
   TuneOptions others;
 };
 
-CurrentSchedule own_schedule(const TuneOptions& options) {
+CurrentSchedule user_schedule(const TuneOptions& options) {
   const std::vector<std::string>& named = options.selection.schedules;
   if (!options.current->schedule.empty()) return current_from(options.current->schedule);
   require<BadInput>(
@@ -282,12 +282,12 @@ void clear_ends(commands::LayerFlags& layer) {
   layer.fields.set(&LayerShape::last_stage_layers, 0);
 }
 
-OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
-  OwnFlags found{{}, given};
+UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
+  UserFlags found{{}, given};
   if (!given.current) return found;
   CurrentLayout said = *given.current;
-  OwnLayout& own = found.layout.emplace();
-  const CurrentSchedule schedule = own_schedule(given);
+  UserLayout& own = found.layout.emplace();
+  const CurrentSchedule schedule = user_schedule(given);
   own.schedule = schedule.schedule;
   own.degrees = given.selection.degrees;
   own.degrees.forward = schedule.degree_forward;
@@ -307,7 +307,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   set_said(group_flags(layer), group_flags(said.layer), true);
   const bool shares_samples = layer.cp ? layer.cp > 1 : !given.any_shape;
   if (!shares_samples) layer.cp_exchange = said.layer.cp_exchange;  // the flag restricts the answer alone
-  set_said(other_flags(layer, options.model), other_flags(said.layer, said.model), true);
+  set_said(memory_flags(layer, options.model), memory_flags(said.layer, said.model), true);
   try {
     if (own.file) require_exchange(*own.file, options, cluster);
     const std::optional<int64_t> samples = said.global_batch ? said.global_batch : given.global_batch;
@@ -323,7 +323,7 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
     require<BadInput>(own.model.shape.parallel.pp <= own.model.layers,
                       "--pp: found {}, expected at most {}, the layers", own.model.shape.parallel.pp, own.model.layers);
     if (samples) require_samples(own.model, *samples);
-    if (!options.model.one_layer() && given.model.one_layer()) found.others.model.layers = 1;
+    if (!options.model.is_one_layer() && given.model.is_one_layer()) found.others.model.layers = 1;
   } catch (const BadInput& error) {
     const std::string what = error.what();
     bad_input("{}{}", what.starts_with("--current") ? "" : "--current: ", what);
@@ -335,12 +335,12 @@ OwnFlags own_flags(const TuneOptions& given, const Profile& cluster) {
   if (given.searches()) return found;
   if (others.pp != layer.pp) clear_ends(layer);
   others.fields.take(layer.fields, false);
-  set_said(other_flags(others, found.others.model), other_flags(layer, options.model), false);
+  set_said(memory_flags(others, found.others.model), memory_flags(layer, options.model), false);
   return found;
 }
 
 // Returns whether a schedule restricts the order of iterations in a way that no framework does; `simulate` compares it.
-bool is_of_others_alone(const Schedule* schedule) {
+bool is_comparison_only(const Schedule* schedule) {
   if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
   return std::ranges::none_of(commands::frameworks(),
                               [&](const commands::Framework& framework) { return framework.lists(schedule->name); });
@@ -353,7 +353,7 @@ int64_t samples_of(const ModelShape& model) {
 }
 
 Subject subject_of(const TuneOptions& given, const Profile& cluster) {
-  const OwnFlags own = own_flags(given, cluster);
+  const UserFlags own = user_flags(given, cluster);
   const TuneOptions& options = own.others;
   Subject subject{options.searches() ? model_to_shape(options, cluster) : given_model(options, cluster), {}, {}};
   subject.own = own.layout;
@@ -404,7 +404,7 @@ const commands::Framework* framework_of(const TuneOptions& options) {
 std::vector<const Schedule*> schedules_of(const TuneOptions& options, const commands::ChosenModel& chosen) {
   std::vector<const Schedule*> schedules =
       commands::chosen_schedules(options.selection, commands::possible_schedules(chosen), commands::kAllSchedules);
-  if (options.selection.schedules.empty()) std::erase_if(schedules, is_of_others_alone);
+  if (options.selection.schedules.empty()) std::erase_if(schedules, is_comparison_only);
   const commands::Framework* framework = framework_of(options);
   if (framework == nullptr || framework->runs_all()) return schedules;
   for (const auto names : {framework->exact, framework->close}) {

@@ -20,8 +20,8 @@ struct Subject {
   /// Flags for what a model's ranks keep if the user left it open: "--zero 1", "--recompute selective". Empty if flags
   /// or a search decide it, or if the ranks' memory is unknown.
   std::vector<std::string> defaults = {};
-  std::optional<OwnLayout> own = {};  // the user's layout, with the model's number of samples
-  TuneOptions options = {};           // the given options, completed by the user's layout
+  std::optional<UserLayout> own = {};  // the user's layout, with the model's number of samples
+  TuneOptions options = {};            // the given options, completed by the user's layout
 };
 /// Returns the samples of a step over all replicas.
 int64_t samples_of(const ModelShape& model);

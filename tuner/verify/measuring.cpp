@@ -12,7 +12,7 @@ namespace moe::tuner {
 namespace {
 
 constexpr int kRepetitions = 5;
-constexpr double kMostOpsS = 10;  // longest time for operations that nothing paces
+constexpr double kMaxOpsS = 10;  // longest time for operations that nothing paces
 
 }  // namespace
 
@@ -28,7 +28,7 @@ MeasuredTarget measured_target(const commands::Target& target, RecordWriter& wri
   commands::OpRequest request;
   request.settings.repetitions = kRepetitions;
   request.settings.timeout_s = measuring.timeout_s;
-  if (!target.emulated) request.settings.most_s = kMostOpsS;
+  if (!target.emulated) request.settings.max_s = kMaxOpsS;
   request.sizes = measure::sizes_for(measuring.dtype, target.ranks.device);
   MeasuredTarget measured{commands::measure_and_fit(target, writer, request, layers,
                                                     [&](double share) {
@@ -36,12 +36,12 @@ MeasuredTarget measured_target(const commands::Target& target, RecordWriter& wri
                                                     }),
                           measuring.path};
   if (!progress) return measured;
-  progress->done();
+  progress->finish();
   save_profile(measured.fitted.profile, measuring.path);
   return measured;
 }
 
-std::string beside_records(const std::string& records_path, const std::string& ending) {
+std::string sibling_path(const std::string& records_path, const std::string& ending) {
   const size_t dot = records_path.rfind(".jsonl");
   return (dot == std::string::npos ? records_path : records_path.substr(0, dot)) + ending;
 }

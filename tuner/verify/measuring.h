@@ -25,6 +25,6 @@ MeasuredTarget measured_target(const commands::Target& target, RecordWriter& wri
                                const std::vector<commands::LayerJob>& layers, const Measuring& measuring);
 
 /// Returns the path of a file beside the records: "results/tune-host" plus the ending.
-std::string beside_records(const std::string& records_path, const std::string& ending);
+std::string sibling_path(const std::string& records_path, const std::string& ending);
 
 }  // namespace moe::tuner

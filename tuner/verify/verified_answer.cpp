@@ -25,8 +25,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kBest = 2;           // schedules of the ranking that are run
-constexpr double kMostRunS = 40;      // seconds of all runs together; a model that takes longer runs fewer layers
+constexpr size_t kBestSchedules = 2;  // schedules of the ranking that are run
+constexpr double kMaxRunS = 40;       // seconds of all runs together; a model that takes longer runs fewer layers
 constexpr int kOtherPasses = 3;       // untimed passes of a run
 constexpr double kMemoryShare = 0.5;  // share of the free memory that the ranks on this machine may use
 
@@ -37,15 +37,15 @@ class VerifiedAnswer {
         target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         free_bytes_(free_bytes_of(target_)),
         subject_(subject_on(options, target_)),
-        writer_(target_.open_records(commands::records_path(options.out, "tune", target_.file_name()), options.asked,
-                                     subject_.files)) {
+        writer_(target_.open_records(commands::records_path(options.out, "tune", target_.file_name()),
+                                     options.invocation, subject_.files)) {
     commands::share_done(target_, writer_);
     require_runs();
   }
 
   int run() {
     const MeasuredTarget measured = measured_target(target_, writer_, {job_of(model().shape.parallel.pp)},
-                                                    {layer().dtype, options_.timeout_s, beside(".toml")});
+                                                    {layer().dtype, options_.timeout_s, output_path(".toml")});
     const measure::CoreTimes cores = *target_.ranks.cores;
     Answer answer{.cluster = target_.cluster.name,
                   .place = place(),
@@ -61,8 +61,8 @@ class VerifiedAnswer {
                   .profile_path = measured.profile_path};
     plan_answer(subject_.options, answer);
     append_ranking(writer_, answer, options_.selection.degrees);
-    try_out(answer);
-    answer.prices_slowdown = cores.over(*target_.ranks.cores);
+    run_trials(answer);
+    answer.prices_slowdown = cores.ratio_to(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change the recommendation
     if (answer.own != nullptr) answer.walk = walk_of(options_, answer);
     const bool model = !subject_.chosen.name.empty();
@@ -74,9 +74,9 @@ class VerifiedAnswer {
     writer_.end();
     if (!target_.is_leader()) return kOk;
     fmt::print("{}", options_.json ? document_text(json_of(answer)) + '\n' : text_of(answer));
-    if (const std::string far = far_off_text(answer); !far.empty()) log_warning(far);
+    if (const std::string far = large_error_text(answer); !far.empty()) log_warning(far);
     for (const Trial& trial : answer.trials) require_right(trial.record);
-    return options_.strict && doubtful(answer) ? kDoubtful : kOk;
+    return options_.strict && is_doubtful(answer) ? kDoubtful : kOk;
   }
 
  private:
@@ -95,7 +95,7 @@ class VerifiedAnswer {
 
   const LayerShape& layer() const { return subject_.chosen.model.shape.layer; }
   const ModelShape& model() const { return subject_.chosen.model; }
-  std::string beside(const std::string& ending) const { return beside_records(writer_.path(), ending); }
+  std::string output_path(const std::string& ending) const { return sibling_path(writer_.path(), ending); }
 
   std::string place() const {
     const Profile& c = target_.cluster;
@@ -142,13 +142,13 @@ class VerifiedAnswer {
   }
 
   // Returns the schedules to run: the best ones of the ranking with different times and the baselines, or all.
-  std::vector<const Schedule*> tried(const Answer& answer) const {
+  std::vector<const Schedule*> schedules_to_run(const Answer& answer) const {
     std::vector<const Schedule*> chosen;
     double last_s = 0;
     size_t best = 0;
     for (const RankedSchedule& row : answer.ranking) {
       if (row.refusal) continue;
-      const bool another = !same_time(row.total_s(), last_s) && best < kBest;
+      const bool another = !same_time(row.total_s(), last_s) && best < kBestSchedules;
       const bool baseline = commands::is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
@@ -172,9 +172,9 @@ class VerifiedAnswer {
       run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
-      if (seconds_of(job) < kMostRunS && bytes < free_bytes_) break;
+      if (seconds_of(job) < kMaxRunS && bytes < free_bytes_) break;
       const int fewer = half(job.model.layers);
-      if (model().dense.in(0, fewer) == fewer) break;
+      if (model().dense.count(0, fewer) == fewer) break;
     }
     return job.model.layers;
   }
@@ -194,14 +194,14 @@ class VerifiedAnswer {
     return seconds;
   }
 
-  void try_out(Answer& answer) {
+  void run_trials(Answer& answer) {
     commands::LayerJob job = job_of(model().layers);
     job.predicted_by = *answer.profile;
-    job.schedules = tried(answer);
+    job.schedules = schedules_to_run(answer);
     if (job.schedules.empty()) return;
     job.model = first_layers(job.model, layers_to_run(job));
     answer.trial_layers = job.model.layers;
-    if (job.one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
+    if (job.is_one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
     if (!target_.emulated && !options_.iterations)
       job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
     std::optional<Progress> progress;
@@ -210,10 +210,10 @@ class VerifiedAnswer {
     const commands::LayerOutcome outcome = outcome_of(job);
     for (const commands::ScheduleRun& run : outcome.runs) answer.trials.push_back({run.record});
     if (answer.current && answer.current->is_usable()) try_current(job, *answer.current, answer);
-    if (progress) progress->done();
+    if (progress) progress->finish();
     if (target_.is_leader() && was_timed(outcome)) {
       commands::TraceFlags trace = options_.trace;
-      if (trace.file.empty()) trace.file = beside(".trace.json");
+      if (trace.file.empty()) trace.file = output_path(".trace.json");
       answer.trace_path = trace.file;
       commands::write_layer_trace(outcome, trace);
     }

@@ -40,7 +40,7 @@ Table summary_table(const VerifiedResults& results, const Summaries& summaries, 
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
                times(commands::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
                percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
-               commands::degree_range(s.degrees_backward), fmt::format("{}", s.apart)});
+               commands::degree_range(s.degrees_backward), fmt::format("{}", s.differing_degrees)});
   return table;
 }
 
@@ -69,7 +69,7 @@ std::string runs_table(const VerifiedResults& results) {
 
 std::string left_out_text(const RunFigures& figures) {
   std::string text;
-  for (const auto& [reason, runs] : figures.left_out)
+  for (const auto& [reason, runs] : figures.left_out_reasons)
     text += fmt::format("{} left out of means, errors and ranking: {}\n", counted(runs, "run"), reason);
   return text;
 }
@@ -217,9 +217,9 @@ Json summary_json(const VerifiedResults& results) {
          {"measured_speedup", m.measured},
          {"predicted_speedup", m.predicted},
          {"measured_layers", m.layers},
-         {"measured_degrees_apart", m.apart},
+         {"measured_degrees_apart", m.differing_degrees},
          {"printed_speedup", commands::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)},
-         {"degrees_apart", s.apart}});
+         {"degrees_apart", s.differing_degrees}});
   }
   return summary;
 }
@@ -228,9 +228,9 @@ Json summary_json(const VerifiedResults& results) {
 
 Json json_of(const VerifiedResults& results, const RunFigures& figures) {
   const auto best = [](const BestDegrees& b) {
-    return Json{{"layers", b.layers}, {"apart", b.apart}, {"apart_by_1_percent", b.apart_by_1_percent}};
+    return Json{{"layers", b.layers}, {"apart", b.differing_degrees}, {"apart_by_1_percent", b.apart_by_1_percent}};
   };
-  const auto& [layers, a, r, parts, lost, t, best_measured, best_predicted, left_out] = figures;
+  const auto& [layers, a, r, parts, lost, t, best_measured, best_predicted, left_out_reasons] = figures;
   Json kinds = Json::object();
   for (const auto& [kind, share] : parts.kinds) kinds[kind] = share;
   return {{"cluster", results.cluster.name},
@@ -263,9 +263,9 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
             {"unpaced", t.unpaced_s},
             {"timed", t.timed_s}}},
           {"repeats", t.repeats},
-          {"left_out", left_out},
+          {"left_out", left_out_reasons},
           {"sound_runs", a.sound},
-          {"doubtful", figures.doubtful()},
+          {"doubtful", figures.is_doubtful()},
           {"summary", summary_json(results)},
           {"verified", runs_json(results)},
           {"layers", to_json(results.rows)}};
@@ -273,14 +273,14 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
 
 namespace {
 
-constexpr double kFewestSound = 0.5;  // least share of sound runs for figures that are not doubtful
-constexpr size_t kLongestReason = 120;
+constexpr double kMinSound = 0.5;  // least share of sound runs for figures that are not doubtful
+constexpr size_t kMaxReasonLength = 120;
 
 // Returns the layer's sound runs of schedules, without tried degrees.
 std::vector<const CaseRecord*> sound_runs(const commands::LayerOutcome& outcome) {
   std::vector<const CaseRecord*> sound;
   for (const commands::ScheduleRun& run : outcome.runs)
-    if (ran_well(run.record)) sound.push_back(&run.record);
+    if (is_sound_run(run.record)) sound.push_back(&run.record);
   return sound;
 }
 
@@ -304,7 +304,7 @@ Agreement agreement(const std::vector<commands::LayerOutcome>& outcomes) {
   std::vector<double> errors, fast, overruns;
   for (const CaseRecord* record : runs_of(outcomes)) {
     if (record->status != CaseStatus::unsupported) ++a.runs;
-    if (!ran_well(*record)) continue;
+    if (!is_sound_run(*record)) continue;
     errors.push_back(std::abs(error_of(*record)));
     if (core_slowdown(*record) <= measure::kSlowCores) fast.push_back(errors.back());
     a.worst_slowdown = std::max(a.worst_slowdown, core_slowdown(*record));
@@ -318,13 +318,13 @@ Agreement agreement(const std::vector<commands::LayerOutcome>& outcomes) {
   return a;
 }
 
-std::map<std::string, int> left_out(const std::vector<commands::LayerOutcome>& outcomes) {
+std::map<std::string, int> left_out_reasons(const std::vector<commands::LayerOutcome>& outcomes) {
   std::map<std::string, int> reasons;
   for (const CaseRecord* record : runs_of(outcomes))
     if (record->status == CaseStatus::invalid)
       ++reasons["invalid: too many tasks took longer than their modelled time"];
-    else if (!ran_well(*record))
-      ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kLongestReason))];
+    else if (!is_sound_run(*record))
+      ++reasons[fmt::format("{}: {}", name_of(record->status), record->reason.substr(0, kMaxReasonLength))];
   return reasons;
 }
 
@@ -351,7 +351,7 @@ MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& ou
     ++m.layers;
     m.measured += run_s(*tutel) / run_s(*own);
     m.predicted += predicted_s(*tutel) / predicted_s(*own);
-    m.apart += own->degree_forward != own->degree_backward;
+    m.differing_degrees += own->degree_forward != own->degree_backward;
   }
   if (m.layers > 0) m.measured /= m.layers, m.predicted /= m.layers;
   return m;
@@ -361,7 +361,7 @@ BestDegrees best_degrees(const std::vector<commands::LayerOutcome>& outcomes, Ti
   BestDegrees best;
   for (const commands::LayerOutcome& outcome : outcomes) {
     const auto& tried = outcome.tried;
-    if (tried.empty() || !std::ranges::all_of(tried, ran_well)) continue;
+    if (tried.empty() || !std::ranges::all_of(tried, is_sound_run)) continue;
     const auto seconds = [&](const CaseRecord& r, std::string_view phase) {
       return (times == Times::measured ? r.summary : r.prediction).number(phase, r.key);
     };
@@ -372,7 +372,7 @@ BestDegrees best_degrees(const std::vector<commands::LayerOutcome>& outcomes, Ti
     const CaseRecord& b = *std::ranges::min_element(tried, {}, backward);
     const double equal_s = both(*std::ranges::min_element(tried, {}, both));
     ++best.layers;
-    best.apart += f.degree_forward != b.degree_backward;
+    best.differing_degrees += f.degree_forward != b.degree_backward;
     best.apart_by_1_percent += equal_s > 1.01 * (forward(f) + backward(b));
   }
   return best;
@@ -399,7 +399,7 @@ ErrorParts error_parts(const std::vector<commands::LayerOutcome>& outcomes) {
   std::map<std::string, double> excess_s;
   double all_predicted_s = 0, all_run_s = 0;
   for (const CaseRecord* record : runs_of(outcomes)) {
-    if (!ran_well(*record)) continue;
+    if (!is_sound_run(*record)) continue;
     all_predicted_s += predicted_s(*record);
     all_run_s += run_s(*record);
     for (const auto& [name, value] : record->summary)
@@ -453,7 +453,7 @@ RunTime run_time(const std::vector<commands::LayerOutcome>& outcomes) {
   return time;
 }
 
-bool RunFigures::doubtful() const { return agreement.sound == 0 || agreement.sound < kFewestSound * agreement.runs; }
+bool RunFigures::is_doubtful() const { return agreement.sound == 0 || agreement.sound < kMinSound * agreement.runs; }
 
 RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes) {
   return {.layers = static_cast<int>(outcomes.size()),
@@ -464,7 +464,7 @@ RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes) {
           .time = run_time(outcomes),
           .best_measured = best_degrees(outcomes, Times::measured),
           .best_predicted = best_degrees(outcomes, Times::predicted),
-          .left_out = left_out(outcomes)};
+          .left_out_reasons = left_out_reasons(outcomes)};
 }
 
 namespace {
@@ -486,7 +486,7 @@ Table speedup_table(const VerifiedResults& results) {
     const double printed = commands::printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
-               fmt::format("{}", m.apart), counted ? fmt::format("{}", commands::kPrintedApart) : "-"});
+               fmt::format("{}", m.differing_degrees), counted ? fmt::format("{}", commands::kPrintedApart) : "-"});
   }
   return table;
 }
@@ -497,7 +497,7 @@ std::string degrees_text(const VerifiedResults& results, const RunFigures& figur
   const auto share = [](double count, double of) { return fmt::format("{} ({:.0f} %)", count, 100 * count / of); };
   Table table({"fsmoe, best of r = 1 2 4 8", "layers", "r_f != r_b", "by more than 1 %"});
   for (const auto& [name, best] : {std::pair{"by measured times", measured}, {"by simulated times", predicted}})
-    table.add({name, fmt::format("{}", best.layers), share(best.apart, best.layers),
+    table.add({name, fmt::format("{}", best.layers), share(best.differing_degrees, best.layers),
                share(best.apart_by_1_percent, best.layers)});
   if (printed_apart(results))
     table.add({"paper", fmt::format("{}", commands::kPrintedLayers),
@@ -513,7 +513,7 @@ std::string grid_text(const VerifiedResults& results, const RunFigures& figures)
       "(simulated: the same plans of the same layers, by the fit; degrees are the tuner's, ran as such)\n\n{}\n",
       figures.layers, results.grid.name, speedup_table(results).text());
   text += degrees_text(results, figures);
-  return figures.left_out.empty() ? text + "every run of every layer is in these means\n" : text;
+  return figures.left_out_reasons.empty() ? text + "every run of every layer is in these means\n" : text;
 }
 
 AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures) {
@@ -521,7 +521,7 @@ AnswerPart part_of(const VerifiedResults& results, const RunFigures& figures) {
   const Summaries summaries = commands::summarise(results.rows, results.schedules);
   part.table = (results.whole_grid ? speedup_table(results) : summary_table(results, summaries, figures.layers)).rows();
   if (std::string fastest = fastest_text(summaries); !fastest.empty()) part.items.push_back(std::move(fastest));
-  if (figures.doubtful()) part.items.push_back(doubt_text(figures));
+  if (figures.is_doubtful()) part.items.push_back(doubt_text(figures));
   return part;
 }
 

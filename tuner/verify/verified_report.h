@@ -13,7 +13,7 @@
 namespace moe::tuner {
 
 // How the measured times of a grid's layers agree with the predicted ones, and how the schedules compare. All figures
-// only use sound runs (ran_well).
+// only use sound runs (is_sound_run).
 
 inline constexpr double kClearDifference = 0.02;  // relative; closer predictions do not count in the ranking
 
@@ -25,7 +25,7 @@ std::vector<const CaseRecord*> runs_of(const std::vector<commands::LayerOutcome>
 struct MeasuredSchedule {
   int layers = 0;
   double measured = 0, predicted = 0;  // mean over the layers of tutel's forward + backward over its own; 0: no layer
-  int apart = 0;                       // layers that ran with r_f != r_b
+  int differing_degrees = 0;           // layers that ran with r_f != r_b
 };
 MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& outcomes, std::string_view schedule);
 
@@ -33,7 +33,7 @@ MeasuredSchedule measured_schedule(const std::vector<commands::LayerOutcome>& ou
 /// pair combines the best of each.
 struct BestDegrees {
   int layers = 0;              // layers on which every tried degree ran well
-  int apart = 0;               // layers with best r_f != best r_b
+  int differing_degrees = 0;   // layers with best r_f != best r_b
   int apart_by_1_percent = 0;  // of these: best equal degrees take more than 1 % longer, forward + backward
 };
 enum class Times : uint8_t { measured, predicted };
@@ -90,9 +90,9 @@ struct RunFigures {
   ChoiceLoss choice = {};
   RunTime time = {};
   BestDegrees best_measured = {}, best_predicted = {};
-  std::map<std::string, int> left_out = {};  // "STATUS: REASON" -> runs excluded from the figures
+  std::map<std::string, int> left_out_reasons = {};  // "STATUS: REASON" -> runs excluded from the figures
   /// Returns whether fewer than half of the runs are sound, or none is.
-  bool doubtful() const;
+  bool is_doubtful() const;
 };
 RunFigures figures_of(const std::vector<commands::LayerOutcome>& outcomes);
 

@@ -25,9 +25,9 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // FSMoE's published optimiser rounds to these
 constexpr int kWholeGridPasses = 3;
-constexpr double kMostReferenceFlops = 5e9;  // of a measured layer; plans of larger ones are checked on a smaller one
-constexpr double kGuessedOpsS = 15;          // seconds to measure an emulated cluster's ops, before any is measured
-constexpr const char* kLayers = "layers";    // the name of the work that runs layers
+constexpr double kMaxReferenceFlops = 5e9;  // of a measured layer; plans of larger ones are checked on a smaller one
+constexpr double kGuessedOpsS = 15;         // seconds to measure an emulated cluster's ops, before any is measured
+constexpr const char* kLayers = "layers";   // the name of the work that runs layers
 constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime step samples all of a grid's values
 
 class VerifiedTune {
@@ -37,14 +37,14 @@ class VerifiedTune {
         target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
         found_(begin(options, target_)),
         jobs_(jobs()),
-        writer_(target_.open_records(found_.records_path, options.asked, files_of(found_.grid))) {
+        writer_(target_.open_records(found_.records_path, options.invocation, files_of(found_.grid))) {
     commands::share_done(target_, writer_);
   }
 
   int run() {
     if (writer_.resumed() && target_.is_leader())
       log_info(fmt::format("{}: resuming the interrupted run; {} cases are done", found_.records_path, writer_.done()));
-    if (found_.whole_grid) tell_time();
+    if (found_.whole_grid) print_estimate();
     const double begin_s = now_s();
     measure_and_fit();
     const measure::CoreTimes cores = *target_.ranks.cores;
@@ -52,21 +52,21 @@ class VerifiedTune {
     found_.rows = swept_by(found_.fitted.profile);
     found_.measuring_s = measured_s - begin_s;
     found_.planning_s = now_s() - measured_s;
-    tell(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
-                     found_.planning_s));
+    print(fmt::format("measuring took {:.1f} s, planning {} layers {:.1f} s", found_.measuring_s, found_.rows.size(),
+                      found_.planning_s));
     if (!found_.whole_grid)
       commands::append_rows(writer_, found_.rows, found_.schedules, found_.cluster.name, options_.selection.degrees);
     run_layers();
-    found_.prices_slowdown = cores.over(*target_.ranks.cores);
+    found_.prices_slowdown = cores.ratio_to(*target_.ranks.cores);
     const RunFigures figures = figures_of(found_.outcomes);
     append_answer(figures);
     writer_.end();
     if (target_.is_leader()) {
       fmt::print("{}\n", options_.json ? document_text(json_of(found_, figures)) : text_of(found_, figures));
-      if (figures.doubtful()) log_warning(doubt_text(figures));
+      if (figures.is_doubtful()) log_warning(doubt_text(figures));
     }
     for (const CaseRecord* record : runs_of(found_.outcomes)) require_right(*record);
-    return options_.strict && (figures.doubtful() || commands::priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
+    return options_.strict && (figures.is_doubtful() || commands::priced_by_weak_rows(found_.rows)) ? kDoubtful : kOk;
   }
 
  private:
@@ -117,7 +117,7 @@ class VerifiedTune {
   void measure_and_fit() {
     MeasuredTarget measured = measured_target(
         target_, writer_, grid_jobs(),
-        {found_.grid.layers.front().shape.dtype, options_.timeout_s, beside_records(found_.records_path, ".toml")});
+        {found_.grid.layers.front().shape.dtype, options_.timeout_s, sibling_path(found_.records_path, ".toml")});
     found_.fitted = std::move(measured.fitted);
     found_.profile_path = std::move(measured.profile_path);
   }
@@ -142,8 +142,8 @@ class VerifiedTune {
                           {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
     if (!target_.emulated) {
-      job.settings.most_timed_s = measure::kMostTimedS;
-      job.settings.most_reference_flops = kMostReferenceFlops;
+      job.settings.max_timed_s = measure::kMaxTimedS;
+      job.settings.max_reference_flops = kMaxReferenceFlops;
     }
     if (!options_.measure_degrees) return job;
     job.tried = &find_schedule("fsmoe");
@@ -166,12 +166,12 @@ class VerifiedTune {
         {profile, found_.grid, found_.schedules, selection.degrees, commands::pricing_of(selection)});
   }
 
-  void tell(const std::string& text) const {
+  void print(const std::string& text) const {
     if (target_.is_leader()) log_decision(text);
   }
 
   // Prints how long the run will take. For a machine's own unpaced threads there is no estimate yet.
-  void tell_time() const {
+  void print_estimate() const {
     if (!found_.emulated) return;
     std::vector<const commands::SweepRow*> open;
     const std::vector<commands::SweepRow> rows = swept_by(found_.cluster);
@@ -207,7 +207,7 @@ class VerifiedTune {
       job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
     if (row.is_planned())
       if (auto known = commands::known_outcome(job, writer_)) {
-        tell(fmt::format("{}: its records exist from the interrupted run", job.name));
+        print(fmt::format("{}: its records exist from the interrupted run", job.name));
         return *std::move(known);
       }
     const Fields parameters = commands::parameters_of(job.shape(), found_.cluster.name, job.name, job.degrees);
@@ -219,8 +219,8 @@ class VerifiedTune {
     for (commands::ScheduleRun& run : outcome.runs)
       run = {std::move(run.record)};  // keeps only the record, because the plans of hundreds of layers are large
     const RunTime took = run_time({outcome});
-    tell(fmt::format("{}: verifying took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name,
-                     took.proving_s, took.unpaced_s + took.timed_s, took.repeats));
+    print(fmt::format("{}: verifying took {:.1f} s, passes {:.1f} s, of which {} were repeated", job.name,
+                      took.proving_s, took.unpaced_s + took.timed_s, took.repeats));
     return outcome;
   }
 
@@ -247,15 +247,15 @@ class VerifiedTune {
     for (size_t i = 0; i < chosen.size(); ++i) {
       const double begin_s = now_s();
       found_.outcomes.push_back(outcome_of(*chosen[i]));
-      if (amounts[i] > 0) work.did(kLayers, amounts[i], now_s() - begin_s);
+      if (amounts[i] > 0) work.record_done(kLayers, amounts[i], now_s() - begin_s);
       if (progress) progress->at(work.share());
     }
-    if (progress) progress->done();
+    if (progress) progress->finish();
   }
 
   void write_trace(const commands::LayerOutcome& outcome) {
     commands::TraceFlags trace = options_.trace;
-    if (trace.file.empty()) trace.file = beside_records(found_.records_path, ".trace.json");
+    if (trace.file.empty()) trace.file = sibling_path(found_.records_path, ".trace.json");
     found_.trace_path = trace.file;
     if (target_.is_leader()) commands::write_layer_trace(outcome, trace);
   }
@@ -270,7 +270,7 @@ class VerifiedTune {
 }  // namespace
 
 int run_tune(const TuneOptions& options, World* processes) {
-  return asks_one(options) ? run_verified_answer(options, processes) : VerifiedTune(options, processes).run();
+  return names_one_model(options) ? run_verified_answer(options, processes) : VerifiedTune(options, processes).run();
 }
 
 }  // namespace moe::tuner

@@ -21,7 +21,7 @@ constexpr const char* kLoss = "loss";
 // Collects the tensors of one rank for its file.
 class RankDump {
  public:
-  RankDump(measure::RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().any().shape()) {
+  RankDump(measure::RankRun& run, int rank, bool stacked) : number_(rank), rank_(run.cells().expert_cell().shape()) {
     const RankCells cells = run.cells();
     for (size_t l = 0; l < cells.layers.size(); ++l) {
       const std::string layer = stacked ? fmt::format("layer-{}.", cells.numbers[l]) : "";
@@ -89,12 +89,12 @@ class RankDump {
   void add_flow(const MoeLayer& layer, const std::string& prefix) {
     const ShardRange width{0, rank_.model_dim(), rank_.model_dim()};
     if (layer.begins()) {
-      add(layer, prefix + "input", layer.input(), {rank_.held, width});
-      add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held, width});
+      add(layer, prefix + "input", layer.input(), {rank_.held_tokens, width});
+      add(layer, prefix + "input_gradient", layer.input_gradient(), {rank_.held_tokens, width});
     }
     if (layer.ends()) {
-      add(layer, prefix + "output", layer.output(), {rank_.held, width});
-      add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held, width});
+      add(layer, prefix + "output", layer.output(), {rank_.held_tokens, width});
+      add(layer, prefix + "output_gradient", layer.output_gradient(), {rank_.held_tokens, width});
     }
     if (layer.shape().is_dense()) return;
     add_routing(layer, prefix);
@@ -134,7 +134,7 @@ Json software() {
 }
 
 Json manifest_of(const RankCells& rank, const Plan& plan) {
-  const MoeLayer& layer = rank.any();
+  const MoeLayer& layer = rank.expert_cell();
   const LayerCase& c = rank.cases.moe();
   const int64_t group_tokens = layer.shape().tokens.count;
   Json parallel = group_sizes(plan.shape.parallel);
@@ -167,7 +167,7 @@ void dump_layers(const std::string& folder, World& world, std::span<measure::Ran
   require_targets({{{"--dump", folder, true}}});
   std::vector<std::string> files;
   for (size_t i = 0; i < ranks.size(); ++i)
-    files.push_back(RankDump(*ranks[i], world.here()[i], !measure::one_layer(plan)).write(folder).dump());
+    files.push_back(RankDump(*ranks[i], world.local_ranks()[i], !measure::is_one_layer(plan)).write(folder).dump());
   files = gather(world, std::move(files));
   if (!is_leader(world)) return;
   Json manifest = manifest_of(ranks.front()->cells(), plan);

@@ -37,14 +37,14 @@ Fields prediction_of(const PlannedSchedule& p, double run_bytes) {
                 {"overlap_efficiency", overlap.efficiency},
                 {"peak_bytes", run_bytes}};
   if (p.gar_after_bytes > 0) fields.set("gar_after_bytes", p.gar_after_bytes);
-  if (!measure::one_layer(p.run.plan)) fields.set("bubble", measure::bubble_of(p.run.plan, times));
+  if (!measure::is_one_layer(p.run.plan)) fields.set("bubble", measure::bubble_of(p.run.plan, times));
   if (!p.weak.empty()) fields.set("weak_rows", p.weak);
   return fields;
 }
 
 Fields checked_summary(const measure::MeasuredRun& run) {
   return {{"worst_error", run.worst_error},  {"worst_tensor", run.worst_tensor}, {"proven_tokens", run.proven_tokens},
-          {"drop_rate", run.load.drop_rate}, {"most_load", run.load.most_load},  {"mean_load", run.load.mean_load},
+          {"drop_rate", run.load.drop_rate}, {"most_load", run.load.max_load},   {"mean_load", run.load.mean_load},
           {"imbalance", run.load.imbalance}, {"padding", run.load.padding},      {"peak_bytes", run.peak_bytes}};
 }
 
@@ -56,7 +56,7 @@ void add_tasks(const std::vector<measure::TaskComparison>& tasks, Fields& summar
   for (const measure::TaskComparison& t : tasks) {
     if (t.median_ratio == 0) continue;
     summary.set(fmt::format("ratio_{}_{}", name_of(t.phase), name_of(t.kind)), t.median_ratio);
-    if (worst == nullptr || measure::farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
+    if (worst == nullptr || measure::is_farther_from_1(t.worst_ratio, worst->worst_ratio)) worst = &t;
   }
   if (worst == nullptr) return;
   summary.set("worst_task", worst->worst_task);
@@ -88,7 +88,7 @@ void add_times(const measure::MeasuredRun& run, CaseRecord& record) {
     record.samples.push_back({"replayed_s", run.replayed_s});
     record.summary.set("replayed_s", median(max_over_ranks(run.replayed_s)));
   }
-  if (!measure::one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
+  if (!measure::is_one_layer(run.plan)) record.summary.set("bubble", bubble(run, total));
   record.summary.set("repeats", int64_t{run.repeats});
   if (run.core_slowdown > 0) record.summary.set("core_slowdown", run.core_slowdown);
   if (run.paced_tasks == 0) return;
@@ -96,19 +96,19 @@ void add_times(const measure::MeasuredRun& run, CaseRecord& record) {
 }
 
 // Rounds to whole nanoseconds, because shorter numbers keep the record small.
-double in_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
+double rounded_to_ns(double seconds) { return std::round(seconds * 1e9) / 1e9; }
 
 MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::MeasuredRun& run) {
   MeasuredTimeline timeline{run.median_rank, !p.nominal, {}};
-  if (!measure::one_layer(run.plan) || run.plan.tasks().size() > kMostTimelineTasks) return timeline;
+  if (!measure::is_one_layer(run.plan) || run.plan.tasks().size() > kMaxTimelineTasks) return timeline;
   for (const Task& task : run.plan.tasks()) {
     const LaneKind lane = run.plan.structure->lanes[task.lane].kind;
     MeasuredTask& row = timeline.tasks.emplace_back(MeasuredTask{
         std::string(name_of(task.kind)), std::string(name_of(task.runs_in())), std::string(name_of(lane)), task.chunk,
-        task.chunks, in_ns(run.median_tasks[task.id].start_s), in_ns(run.median_tasks[task.id].end_s)});
+        task.chunks, rounded_to_ns(run.median_tasks[task.id].start_s), rounded_to_ns(run.median_tasks[task.id].end_s)});
     if (p.nominal) continue;
-    row.predicted_start_s = in_ns(p.timeline.start_s[task.id]);
-    row.predicted_end_s = in_ns(p.timeline.end_s[task.id]);
+    row.predicted_start_s = rounded_to_ns(p.timeline.start_s[task.id]);
+    row.predicted_end_s = rounded_to_ns(p.timeline.end_s[task.id]);
   }
   return timeline;
 }
@@ -145,19 +145,20 @@ double estimated_bytes(const Plan& plan, const measure::BenchRanks& on) {
   MemoryRequest request = memory_request(plan);
   request.scores = keeps_scores(on.device, on.attention);
   request.keeps_ends = true;
-  const MemoryEstimate estimate = measure::one_layer(plan)
+  const MemoryEstimate estimate = measure::is_one_layer(plan)
                                       ? layer_memory(plan.shape, plan.structure->flow, request.scores)
                                       : estimate_memory(request);
   return estimate.total() - estimate.optimizer;
 }
 
-std::vector<measure::TaskComparison> compared_tasks(const RanSchedule& ran) {
+std::vector<measure::TaskComparison> compared_tasks(const ScheduleRecord& ran) {
   if (ran.run.task_s.empty() || ran.planned.nominal) return {};
   const Timeline& predicted = ran.planned.timeline;
   return measure::compare_tasks(ran.run.plan, ran.run.task_s, differences(predicted.end_s, predicted.start_s));
 }
 
-CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<measure::TaskComparison>& tasks) {
+CaseRecord record_of(const LayerJob& job, const ScheduleRecord& ran,
+                     const std::vector<measure::TaskComparison>& tasks) {
   const auto& [planned, run, all] = ran;
   CaseRecord record;
   record.key = run_key(job.name, planned.schedule);
@@ -270,7 +271,7 @@ void take_known(const RecordWriter& writer, std::vector<CaseRecord>& records) {
 void add_lane_records(const Target& target, RecordWriter& writer, const std::vector<measure::OpCase>& cases,
                       const measure::OpSettings& settings, std::vector<CaseRecord>& records) {
   if (target.measured) return;
-  if (target.leader_says(writer.find("overhead") != nullptr)) return take_known(writer, records);
+  if (target.leader_value(writer.find("overhead") != nullptr)) return take_known(writer, records);
   const auto keep = [&](const CaseRecord& record) {
     if (!target.is_leader()) return;
     writer.append_new(record);

@@ -12,7 +12,7 @@
 namespace moe::commands {
 
 /// A schedule's plan and its run, which is part of the measurement `all`.
-struct RanSchedule {
+struct ScheduleRecord {
   const PlannedSchedule& planned;
   const measure::MeasuredRun& run;
   const measure::LayerMeasurement& all;
@@ -23,13 +23,13 @@ double estimated_bytes(const Plan& plan, const measure::BenchRanks& on);
 
 /// Returns the measured and predicted times of tasks by kind; empty if the schedule was only checked, or planned by
 /// nominal costs.
-std::vector<measure::TaskComparison> compared_tasks(const RanSchedule& ran);
+std::vector<measure::TaskComparison> compared_tasks(const ScheduleRecord& ran);
 
 /// Prefix of the summary's fields excess_s_KIND (record_of).
 inline constexpr std::string_view kExcess = "excess_s_";
 
 /// Largest number of tasks of a plan whose measured timeline is recorded, which keeps a record below 20 kB.
-inline constexpr size_t kMostTimelineTasks = 200;
+inline constexpr size_t kMaxTimelineTasks = 200;
 
 /// Sets `overrun_share` of a paced run. A share above kOverrunLimit makes the record `invalid`, with a reason.
 void judge_overruns(double share, CaseRecord& record);
@@ -60,7 +60,7 @@ void judge_overruns(double share, CaseRecord& record);
 ///   prediction   exposed_s, overlap_efficiency, bubble: of the replay; peak_bytes: by estimate_memory, without
 ///                optimizer states; weak_rows: weak rows of the profile (fit.h) with reasons; absent: none
 /// Loads and bytes are those of the layer that ran, which is the proxy on an emulated cluster.
-CaseRecord record_of(const LayerJob& job, const RanSchedule& ran, const std::vector<measure::TaskComparison>& tasks);
+CaseRecord record_of(const LayerJob& job, const ScheduleRecord& ran, const std::vector<measure::TaskComparison>& tasks);
 
 /// Returns the record of a schedule that did not run.
 CaseRecord record_without_run(const LayerJob& job, const Schedule& schedule, CaseStatus status,

@@ -65,8 +65,8 @@ const PlannedSchedule& last_plan(const PlannedSchedule& planned, const measure::
   return run.packings.size() > 1 ? planned.packed[run.packings.size() - 2] : planned;
 }
 
-std::vector<RanPacking> packings_of(const PlannedSchedule& planned, const measure::MeasuredRun& run) {
-  std::vector<RanPacking> packings;
+std::vector<PackingRun> packings_of(const PlannedSchedule& planned, const measure::MeasuredRun& run) {
+  std::vector<PackingRun> packings;
   for (const measure::PackedSteps& steps : run.packings) {
     const PlannedSchedule& p = packings.empty() ? planned : planned.packed[packings.size() - 1];
     packings.push_back(
@@ -90,7 +90,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   for (size_t s = 0; s < all.planned.size(); ++s) {
     const measure::MeasuredRun& measured = runs[s].run;
     const PlannedSchedule& planned = last_plan(all.planned[s], measured);
-    const RanSchedule ran{planned, measured, runs[s].all};
+    const ScheduleRecord ran{planned, measured, runs[s].all};
     std::vector<measure::TaskComparison> tasks = compared_tasks(ran);
     CaseRecord record = record_of(job, ran, tasks);
     if (s < all.of_schedules) {
@@ -174,7 +174,7 @@ void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags) {
     if (run.measured.empty()) continue;
     const std::string* found = run.record.parameters.find_text("cluster");
     const std::string cluster = found != nullptr ? *found : "";
-    const bool all = run.measured.size() * run.plan.tasks().size() <= kMostRankTasks;
+    const bool all = run.measured.size() * run.plan.tasks().size() <= kMaxRankTasks;
     for (size_t rank = 0; rank < run.measured.size(); ++rank) {
       if (!all && static_cast<int>(rank) != run.rank) continue;
       Timeline& times = measured.emplace_back();
@@ -296,7 +296,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
   p.by = profile.name;
   if (job.plan)
     take_plan(pricer, schedule, *job.plan, p);
-  else if (job.one_layer())
+  else if (job.is_one_layer())
     plan_layer(pricer, schedule, degrees, p);
   else
     plan_stack(pricer, job.model, schedule, degrees, p);
@@ -348,7 +348,7 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   DegreeChoice degrees = job.degrees;
   degrees.packing = 1;
   PlannedSchedule planned = plan(job, schedule, degrees);
-  const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::most_proxy_packing(job.shape()) : ep;
+  const int ep = job.shape().parallel.ep, most = job.paced_by ? measure::max_proxy_packing(job.shape()) : ep;
   const auto warn = [&](int packing, std::string_view why) {
     if (job.settings.ranks.is_leader())
       log_warning(fmt::format("{} packs at most {} times as many experts per device: {}", schedule.name, packing, why));
@@ -393,7 +393,7 @@ double estimated_seconds(const LayerJob& job) {
   for (const Schedule* schedule : job.schedules) add([&] { return plan_schedule(job, *schedule); });
   for (const int degree : runnable_degrees(job)) add([&] { return plan_tried(job, degree); });
   if (planned.empty()) return 0;
-  return kSetUpS + job.settings.iterations * pass_s * least_dilation(planned).factor;
+  return kSetUpS + job.settings.iterations * pass_s * min_dilation(planned).factor;
 }
 
 }  // namespace moe::commands

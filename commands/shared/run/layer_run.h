@@ -25,7 +25,7 @@ struct LayerJob {
   /// does not run other ends (add_ends).
   ModelShape model = {.shape = {}, .step = {.planned = true}};
   const LayerCase& shape() const { return model.shape; }
-  bool one_layer() const {
+  bool is_one_layer() const {
     return model.layers == 1 && model.micro_batches == 1 && shape().parallel.pp == 1 && model.vocabulary == 0;
   }
   bool predicted = true;            // false: plans use given degrees and nominal prices, which predict nothing
@@ -63,7 +63,7 @@ std::vector<int> runnable_degrees(const LayerJob& job);
 std::string run_key(const std::string& layer, std::string_view schedule, int tried_degree = 0);
 
 /// The steps of a run with the same packing of experts, and their predictions.
-struct RanPacking {
+struct PackingRun {
   measure::PackedSteps steps;
   double predicted_s = 0;
   double planned_bytes = 0;  // predicted bytes of a rank, with the optimizer's states (estimate_memory)
@@ -78,7 +78,7 @@ struct ScheduleRun {
   measure::RankTimes measured = {};                 // times of the median iteration, by rank; empty: not timed
   int rank = 0;                                     // slowest rank of that iteration
   std::vector<measure::TaskComparison> tasks = {};  // tasks by kind; empty: not timed
-  std::vector<RanPacking> packings = {};            // packings in their order, if experts were packed online
+  std::vector<PackingRun> packings = {};            // packings in their order, if experts were packed online
 };
 
 struct LayerOutcome {
@@ -105,7 +105,7 @@ std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWrite
 /// Appends the records that the writer does not have yet.
 void append(const LayerOutcome& outcome, RecordWriter& writer);
 
-inline constexpr size_t kMostRankTasks = 100000;
+inline constexpr size_t kMaxRankTasks = 100000;
 
 /// Throws WrongResult for the first run with a wrong result. If `alone` (the outcome is not one of a grid's), also
 /// throws Unsupported if no schedule can run.
@@ -114,7 +114,7 @@ void require_sound(const LayerOutcome& outcome, bool alone);
 /// Returns whether any run of the outcome was timed.
 bool was_timed(const LayerOutcome& outcome);
 /// Writes a Perfetto timeline: for each timed schedule the lanes of the measured ranks above the simulated lanes. If
-/// the ranks have more than kMostRankTasks tasks together, only the slowest rank's lanes are written.
+/// the ranks have more than kMaxRankTasks tasks together, only the slowest rank's lanes are written.
 void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags);
 
 /// A schedule's plan for a job, with its predicted times.

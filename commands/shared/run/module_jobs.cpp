@@ -66,7 +66,7 @@ class ModuleJobs {
   void add_model(const std::string& name) {
     const Model model = find_model(name);
     LayerShape layer = model.layer;
-    layer.experts = layer.experts == 0 ? kMostExpertsAlone : std::min(layer.experts, kMostExpertsAlone);
+    layer.experts = layer.experts == 0 ? kMaxExpertsAlone : std::min(layer.experts, kMaxExpertsAlone);
     layer.top_k = std::min(layer.top_k, layer.experts);
     clear_fields_of_plans(layer);
     const int64_t seq = layer.seq;
@@ -80,7 +80,7 @@ class ModuleJobs {
     }
     if (model.vocabulary == 0) return;
     LayerJob& ends = add_ends(model.name + "-ends", layer, model.vocabulary, model.tied_embedding);
-    if (model.dense.of(model.layers).none(model.layers)) return;
+    if (model.dense.expand(model.layers).has_none(model.layers)) return;
     ends.model.layers = 2;
     ends.model.dense = {{{true, false}}, model.dense.hidden};
   }

@@ -9,7 +9,7 @@
 namespace moe::commands {
 
 /// Largest number of experts of a model's layer on one rank, as under expert parallelism.
-inline constexpr int64_t kMostExpertsAlone = 16;
+inline constexpr int64_t kMaxExpertsAlone = 16;
 
 /// Returns jobs of one rank for measure_tasks(), with tensors of this type. `asked` is "all", for a sweep of synthetic
 /// layers, or names of models (find_model) separated by commas. A model's jobs are its layer at its sequence length and

@@ -75,7 +75,7 @@ class Attempts {
   Attempts(const Target& target, const std::vector<measure::OpCase>& cases, RecordWriter& writer)
       : target_(target), cases_(cases), writer_(writer), records_(cases.size()) {
     for (size_t i = 0; i < cases.size(); ++i)
-      for (int attempt = 0; attempt <= kMostRepeats; ++attempt)
+      for (int attempt = 0; attempt <= kMaxRepeats; ++attempt)
         if (const CaseRecord* known = writer.find(key_of(i, attempt))) {
           records_[i].push_back(*known);
           records_[i].back().where.clear();
@@ -98,10 +98,10 @@ class Attempts {
     records_[i].push_back(std::move(record));
   }
 
-  std::vector<size_t> again(std::span<const size_t> series) const {
+  std::vector<size_t> cases_to_repeat_of(std::span<const size_t> series) const {
     std::vector<CaseRecord> of_series;
     for (const size_t i : series) of_series.insert(of_series.end(), records_[i].begin(), records_[i].end());
-    const std::vector<std::string> keys = to_repeat(of_series);
+    const std::vector<std::string> keys = cases_to_repeat(of_series);
     std::vector<size_t> repeated;
     for (const size_t i : series)
       if (std::ranges::find(keys, key_of(i, 0)) != keys.end()) repeated.push_back(i);
@@ -157,11 +157,11 @@ std::vector<CaseRecord> measured_ops(const Target& target, RecordWriter& writer,
   Lap lap;
   const auto keep = [&](const measure::OpCase& c, const measure::OpResult& result) {
     attempts.add(c, result);
-    work.did(kind_of(c), amount_of(c, target, settings.repetitions), lap());
+    work.record_done(kind_of(c), amount_of(c, target, settings.repetitions), lap());
     progress(work.share());
   };
   const auto again = [&](std::span<const size_t> series) {
-    std::vector<size_t> repeated = attempts.again(series);
+    std::vector<size_t> repeated = attempts.cases_to_repeat_of(series);
     for (const size_t i : repeated) work.open(kind_of(cases[i])) += amount(i);
     return repeated;
   };
@@ -202,7 +202,7 @@ CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, 
   return record;
 }
 
-std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
+std::vector<std::string> cases_to_repeat(const std::vector<CaseRecord>& of_series) {
   std::map<std::string, int> attempts;
   std::set<double> sizes;
   for (const CaseRecord& record : of_series) {
@@ -215,14 +215,14 @@ std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series) {
   const FittedProfile fitted = fit_profile(of_series, "series", "one series");
   const FittedRow& row = fitted.rows.front();
   std::vector<std::string> keys;
-  for (const SetAside& sample : row.fit.set_aside) keys.push_back(sample.name);
+  for (const SetAsideSample& sample : row.fit.set_aside) keys.push_back(sample.name);
   // If the fit is not good although it sets few samples aside, no line fits the series, so all cases are repeated.
-  const bool few = static_cast<double>(keys.size()) <= kMostSetAside * static_cast<double>(row.fit.samples);
+  const bool few = static_cast<double>(keys.size()) <= kMaxSetAside * static_cast<double>(row.fit.samples);
   if (few && !row.good()) {
     keys.clear();
     for (const auto& [key, times] : attempts) keys.push_back(key);
   }
-  std::erase_if(keys, [&](const std::string& key) { return attempts[key] > kMostRepeats; });
+  std::erase_if(keys, [&](const std::string& key) { return attempts[key] > kMaxRepeats; });
   return keys;
 }
 
@@ -250,7 +250,7 @@ FittedProfile measure_and_fit(const Target& target, RecordWriter& writer, OpRequ
     for (const LayerJob& layer : tried) {
       std::ranges::move(measure_tasks(target, layer, writer), std::back_inserter(records));
       if (const double took_s = lap(); took_s > kReadS)
-        work.did(kTasks, amount_of(layer, target), took_s);
+        work.record_done(kTasks, amount_of(layer, target), took_s);
       else
         work.open(kTasks) -= amount_of(layer, target);
       progress(work.share());
@@ -280,7 +280,7 @@ Profile measured_profile(const Target& target, RecordWriter& writer, const OpReq
     if (progress) progress->at(share);
   });
   if (!progress) return fitted.profile;
-  progress->done();
+  progress->finish();
   size_t weak = 0;
   for (const FitWarning& warning : fit_warnings(fitted)) {
     weak += warning.weak;

@@ -43,18 +43,18 @@ void require_prices(const Target& target, const OpRequest& request, const std::v
 
 /// Largest number of repeated measurements of a case whose time is far from the fitted line of its series (fit.h:
 /// set_aside), or whose series has no good fit. Both happen on a busy machine.
-inline constexpr int kMostRepeats = 2;
+inline constexpr int kMaxRepeats = 2;
 
 /// Returns the keys of the cases of one series to measure again, given all of its records so far: the cases that the
 /// fit sets aside, or all cases if the fit is not good although it sets few aside. Omits cases that were repeated
-/// kMostRepeats times. Empty if the series has only one size, or if a result was wrong.
-std::vector<std::string> to_repeat(const std::vector<CaseRecord>& of_series);
+/// kMaxRepeats times. Empty if the series has only one size, or if a result was wrong.
+std::vector<std::string> cases_to_repeat(const std::vector<CaseRecord>& of_series);
 
 /// Returns the record of a case. A wrong result has status `wrong` and no samples.
 CaseRecord record_of(const measure::OpCase& c, const measure::OpResult& result, const Target& target);
 
 /// Returns the records of all cases of the request (cases_of); if it has_all(), also those of lanes (add_lane_records).
-/// Cases that `writer` has are not measured again. A repeated case (to_repeat) has a record of each attempt, KEY,
+/// Cases that `writer` has are not measured again. A repeated case (cases_to_repeat) has a record of each attempt, KEY,
 /// KEY/again/1 and so on, of which the best is returned (fit.h). Every process of the target has to call it, and all
 /// get the same records. Only the leading process uses `writer` and `progress`, which it calls with the share of the
 /// work done, in [0, 1].

@@ -27,7 +27,7 @@ std::string first_rows(const std::string& rows) {
 }
 
 // Returns the share of tasks that overran, which medians over passes do not show; empty if none did.
-std::string overran(const CaseRecord& record) {
+std::string overrun_note(const CaseRecord& record) {
   constexpr std::string_view kShare = "overrun_share";
   const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;
   return share > 0 ? fmt::format("; {:.2f} % of the tasks took longer than their modelled time", 100 * share) : "";
@@ -47,7 +47,7 @@ std::string tasks_text(const LayerOutcome& outcome) {
                  ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
     text += fmt::format("Tasks of {}: medians over passes; ratios are measured over predicted{}\n\n{}\n",
-                        run.plan.schedule, overran(run.record), table.text());
+                        run.plan.schedule, overrun_note(run.record), table.text());
   }
   return text;
 }
@@ -91,7 +91,7 @@ Json schedules_json(const LayerOutcome& outcome) {
                               {"median_ratio", t.median_ratio},
                               {"worst_ratio", t.worst_ratio},
                               {"worst_task", t.worst_task}});
-    for (const RanPacking& packing : run.packings)
+    for (const PackingRun& packing : run.packings)
       row["packings"].push_back({{"packing", packing.steps.packing},
                                  {"first_step", packing.steps.first},
                                  {"steps", packing.steps.steps},

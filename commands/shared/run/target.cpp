@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::string_view kOnCuda = "-cuda";
 
-Target unmeasured(std::string name, std::string source, int nodes, int ranks_per_node) {
+Target unmeasured_target(std::string name, std::string source, int nodes, int ranks_per_node) {
   Target target;
   target.cluster.name = std::move(name);
   target.cluster.source = std::move(source);
@@ -43,10 +43,10 @@ bool is_own(std::string_view name, DeviceKind device) {
   return name == fmt::format("{}{}", kHostCluster, device == DeviceKind::cuda ? kOnCuda : "");
 }
 
-Target of_threads(const std::string& cluster, DeviceKind device) {
+Target thread_target(const std::string& cluster, DeviceKind device) {
   if (cluster == kHostCluster)
-    return unmeasured(std::string(kHostCluster), "this machine's threads", measure::kProxyNodes,
-                      measure::kProxyRanksPerNode);
+    return unmeasured_target(std::string(kHostCluster), "this machine's threads", measure::kProxyNodes,
+                             measure::kProxyRanksPerNode);
   Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
   target.emulated = !is_own(profile.name, device);
@@ -58,12 +58,12 @@ Target of_threads(const std::string& cluster, DeviceKind device) {
   return target;
 }
 
-Target of_processes(const std::string& cluster, const World& processes) {
+Target process_target(const std::string& cluster, const World& processes) {
   const WorldTopology& topology = processes.topology();
   const int nodes = topology.nodes, ranks_per_node = topology.ranks_per_node;
   if (cluster == kHostCluster)
-    return unmeasured(fmt::format("{}-{}x{}", processes.backend(), nodes, ranks_per_node),
-                      fmt::format("processes over {}", processes.backend()), nodes, ranks_per_node);
+    return unmeasured_target(fmt::format("{}-{}x{}", processes.backend(), nodes, ranks_per_node),
+                             fmt::format("processes over {}", processes.backend()), nodes, ranks_per_node);
   Target target{.cluster = profile_of(cluster)};
   const Profile& profile = target.cluster;
   require<BadInput>(profile.nodes == nodes && profile.ranks_per_node == ranks_per_node,
@@ -81,10 +81,10 @@ int shared_threads(const Target& target) {
   World* processes = target.ranks.processes;
   if (processes == nullptr) return cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"));
   const std::vector<std::string>& addresses = processes->topology().addresses;
-  const auto rank = static_cast<size_t>(processes->here().front());
+  const auto rank = static_cast<size_t>(processes->local_ranks().front());
   const std::string place = fmt::format("{} {}", rank < addresses.size() ? addresses[rank] : "", fmt::join(cores, ","));
   share.sharers = static_cast<int>(std::ranges::count(gather(*processes, {place}), place));
-  return static_cast<int>(target.ranks.least(cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"))));
+  return static_cast<int>(target.ranks.min_over_processes(cpu::default_threads(share, std::getenv("OMP_NUM_THREADS"))));
 }
 
 int chosen_threads(const Target& target) {
@@ -145,7 +145,8 @@ Fields gpu_fields(int local_rank) {
   return fields;
 }
 
-RecordWriter Target::open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const {
+RecordWriter Target::open_records(const std::string& path, const Invocation& invocation,
+                                  std::vector<std::string> files) const {
   // make_device throws the reason why there is no GPU, before the file is opened.
   if (ranks.device == DeviceKind::cuda && gpu_count() == 0) make_device(DeviceKind::cuda);
   if (ranks.attention == AttentionBy::torch) open_torch_cuda();
@@ -154,10 +155,10 @@ RecordWriter Target::open_records(const std::string& path, const Asked& asked, s
   if (!is_leader()) return RecordWriter(path);
   Fields fields = fields_of(*this);
   if (ranks.attention == AttentionBy::torch) fields.set("attention", "torch");
-  return RecordWriter(path, {asked, std::move(files), fields});
+  return RecordWriter(path, {invocation, std::move(files), fields});
 }
 
-bool Target::leader_says(bool own) const {
+bool Target::leader_value(bool own) const {
   return ranks.processes ? broadcast(*ranks.processes, own ? "y" : "n") == "y" : own;
 }
 
@@ -182,7 +183,7 @@ measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {
 }
 
 Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
-  Target target = ranks.processes ? of_processes(cluster, *ranks.processes) : of_threads(cluster, ranks.device);
+  Target target = ranks.processes ? process_target(cluster, *ranks.processes) : thread_target(cluster, ranks.device);
   target.ranks = ranks;
   require<BadInput>(ranks.attention == AttentionBy::own || ranks.device == DeviceKind::cuda,
                     "--attention: found torch with --device cpu, expected --device cuda, because attention on CPUs "
@@ -195,17 +196,17 @@ Target target_of(const std::string& cluster, const measure::BenchRanks& ranks) {
 double free_bytes(const measure::BenchRanks& ranks) {
   if (ranks.device == DeviceKind::cuda) {
     const int gpu = ranks.processes ? ranks.processes->topology().local_rank : 0;
-    return ranks.least(static_cast<double>(free_gpu_bytes(gpu)));
+    return ranks.min_over_processes(static_cast<double>(free_gpu_bytes(gpu)));
   }
   constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  return ranks.least(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
+  return ranks.min_over_processes(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
 }
 
 int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {
   if (ranks.processes == nullptr) return all;
   if (ranks.device == DeviceKind::cuda) return ranks.processes->backend() == kNcclOnOneGpu ? all : 1;
   const std::vector<std::string>& addresses = ranks.processes->topology().addresses;
-  const auto own = static_cast<size_t>(ranks.processes->here().front());
+  const auto own = static_cast<size_t>(ranks.processes->local_ranks().front());
   return own < addresses.size() ? std::ranges::count(addresses, addresses[own]) : all;
 }
 

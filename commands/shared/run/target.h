@@ -20,14 +20,15 @@ struct Target {
   /// Returns whether this process writes and prints.
   bool is_leader() const { return ranks.is_leader(); }
   /// Returns the leading process's `own` on every process. Every process of the target has to call it.
-  bool leader_says(bool own) const;
+  bool leader_value(bool own) const;
   /// Returns the cluster's name and, if ranks compute on CPU cores, the threads of each rank.
   std::string place() const;
   /// Returns the beginning of names of files: the cluster's name, with "-cuda" for ranks on GPUs.
   std::string file_name() const;
   /// Opens the records on the leading process; share_done() sends their content to the others. `files`: files that the
   /// run reads besides the profile.
-  RecordWriter open_records(const std::string& path, const Asked& asked, std::vector<std::string> files) const;
+  RecordWriter open_records(const std::string& path, const Invocation& invocation,
+                            std::vector<std::string> files) const;
 };
 
 /// Returns the fields of records about a GPU that ranks use: `device`, and those of gpu_settings.

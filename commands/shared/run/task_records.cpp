@@ -16,7 +16,7 @@
 namespace moe::commands {
 namespace {
 
-constexpr double kMeasuredS = 0.3, kMostMeasuredS = 2;
+constexpr double kMeasuredS = 0.3, kMaxMeasuredS = 2;
 constexpr double kProvenFlops = 1e9;  // FLOPs; the results of a larger layer are verified on a smaller one
 
 /// Tasks with equal work, which share a record of this key.
@@ -69,7 +69,7 @@ Plan model_plan_of(const ModelShape& model, const Schedule& schedule, int degree
 
 // If the schedule splits gradients, a degree also divides these, so that their sums are measured at several sizes.
 Plan plan_of(const LayerJob& job, const Schedule& schedule, int degree) {
-  if (!job.one_layer()) return model_plan_of(job.model, schedule, degree);
+  if (!job.is_one_layer()) return model_plan_of(job.model, schedule, degree);
   if (!splits_gradients(schedule)) return plan_nominally(job, schedule, degree).run.plan;
   const int64_t bytes = gradient_bytes(job.shape()), element = bytes_of(job.shape().layer.dtype);
   return build_plan(schedule, job.shape(), with_split(schedule, degree, degree, bytes / degree / element * element));
@@ -132,7 +132,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   const Task& task = *group.tasks.front();
   const Plan& plan = *group.plan;
   const LayerCases cases(plan.shape, plan.dense, plan.whole);
-  const LayerCase& shape = cases.of(task.layer);
+  const LayerCase& shape = cases.at(task.layer);
   parameters.set("name", task_row_name(task.kind, shape));
   parameters.set("phase", std::string(name_of(task.phase)));
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
@@ -140,7 +140,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   const auto values = [&]() -> TermValues {
     if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
     if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
-    return terms_of(task.kind, task.phase, shape, plan.structure->flow).of_share(1.0 / task.chunks);
+    return terms_of(task.kind, task.phase, shape, plan.structure->flow).share_terms(1.0 / task.chunks);
   }();
   for (size_t t = 0; t < kTerms; ++t)
     if (values[t] > 0) parameters.set(term_names()[t], values[t]);
@@ -198,7 +198,7 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
 // Returns whether the leading process's writer has all groups. Writers of other processes only have the records of an
 // interrupted run.
 bool are_known(const Target& target, const std::vector<TaskGroup>& groups, const RecordWriter& writer) {
-  return target.leader_says(
+  return target.leader_value(
       std::ranges::all_of(groups, [&](const TaskGroup& g) { return writer.find(g.key) != nullptr; }));
 }
 
@@ -222,12 +222,12 @@ std::vector<CaseRecord> measure(const Target& target, const LayerJob& job, Recor
   if (all.empty()) return {};
   if (are_known(target, all, writer)) return known_records(all, writer);
   measure::LayerBenchSettings settings = job.settings;
-  settings.most_reference_flops = kProvenFlops;
+  settings.max_reference_flops = kProvenFlops;
   settings.inspect = {};
-  settings.in_step = true;
+  settings.is_lockstep = true;
   settings.graphs = false;
   settings.fill_s = kMeasuredS;
-  settings.most_timed_s = kMostMeasuredS;
+  settings.max_timed_s = kMaxMeasuredS;
   const measure::LayerMeasurement measured = measure::measure_layer(runs, settings);
   std::vector<CaseRecord> records;
   for (size_t r = 0; r < runs.size(); ++r) {
@@ -273,8 +273,8 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
     add_end_tasks(job.model, whole.vocabulary);
     job.settings.training = {.text = training.text, .optimizer = training.optimizer};
     job.model.layers = 2;  // two layers, because their gradients are sent together
-    if (!whole.whole.none(whole.layers)) job.model.whole = {{false, true}};
-    if (whole.dense.none(whole.layers)) continue;
+    if (!whole.whole.has_none(whole.layers)) job.model.whole = {{false, true}};
+    if (whole.dense.has_none(whole.layers)) continue;
     job.model.layers = 3;
     job.model.dense = {{{true, false, false}}, whole.dense.hidden};
   }

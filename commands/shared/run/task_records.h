@@ -24,7 +24,7 @@ std::vector<CommRow> rows_of_tasks(const LayerJob& job);
 /// Verifies the job's layer under every flow of its schedules, then runs it at each of kProfiledDegrees, one task after
 /// the other on all ranks together (rank_run.h). Returns a record of every kind of task in each phase: a computation
 /// with its terms (op `task`), a collective with its op, network, group size and bytes. The samples are the medians
-/// over passes of each chunk (overlap.h: in_step_seconds), and median_s is their mean. Records that `writer` has are
+/// over passes of each chunk (overlap.h: lockstep_seconds), and median_s is their mean. Records that `writer` has are
 /// not measured again. Every process of the target has to call it, and all get the same. Returns no records for a layer
 /// that cannot run, or a job without a schedule.
 std::vector<CaseRecord> measure_tasks(const Target& target, const LayerJob& job, RecordWriter& writer);

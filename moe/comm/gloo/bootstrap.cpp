@@ -93,7 +93,9 @@ std::string why_unreachable(const store::Address& store) {
 }
 
 /// Returns the failure of a rank that `launch` started; none if none has failed.
-std::optional<std::string> gone(const Launch& launch) { return launch.board ? launch.board->failure() : std::nullopt; }
+std::optional<std::string> failed_rank(const Launch& launch) {
+  return launch.board ? launch.board->failure() : std::nullopt;
+}
 
 bool refused(store::Store& store) { return store.check({kRefusal}); }
 
@@ -101,7 +103,7 @@ bool refused(store::Store& store) { return store.check({kRefusal}); }
 [[noreturn]] void fail_to_meet(store::Store& store, const Launch& launch, const std::vector<std::string>& keys,
                                size_t missing, double timeout_s) {
   if (refused(store)) throw RankFailure(store.get(kRefusal));
-  if (const auto why = gone(launch)) throw RankFailure(*why);
+  if (const auto why = failed_rank(launch)) throw RankFailure(*why);
   const auto parted = rank_keys(kParted, launch.ranks);
   for (size_t rank = missing; rank < keys.size(); ++rank)
     if (!store.check({keys[rank]})) store.set(parted[rank], "");
@@ -117,16 +119,16 @@ store::Interface choose_interface(const store::Address& store, bool one_machine)
   };
   if (const std::string named = environment_variable("GLOO_SOCKET_IFNAME").value_or(""); !named.empty()) {
     std::vector<std::string> names;
-    for (const store::Interface& each : all)
-      if (std::ranges::find(names, each.name) == names.end()) names.push_back(each.name);
-    const store::Interface found = find([&](const store::Interface& each) { return each.name == named; });
+    for (const store::Interface& interface : all)
+      if (std::ranges::find(names, interface.name) == names.end()) names.push_back(interface.name);
+    const store::Interface found = find([&](const store::Interface& interface) { return interface.name == named; });
     require<BadInput>(!found.name.empty(), "GLOO_SOCKET_IFNAME: found '{}', expected one of {} on {}", named,
                       fmt::join(names, " "), host_name());
     return found;
   }
-  if (one_machine) return find([](const store::Interface& each) { return each.loopback; });
+  if (one_machine) return find([](const store::Interface& interface) { return interface.loopback; });
   const std::string address = store::address_towards(store);
-  return find([&](const store::Interface& each) { return each.address == address; });
+  return find([&](const store::Interface& interface) { return interface.address == address; });
 }
 
 }  // namespace
@@ -166,42 +168,44 @@ class Bootstrap {
       if (!join(ours)) continue;
       if (launch_.rank == 0) store_->set(kComplete, "");
       if (launch_.rank == 0 || !wait({kComplete})) return store_->get_all(peers());
-      if (!over()) fail({}, 0);
+      if (!is_superseded()) fail({}, 0);
     }
   }
 
  private:
-  double left_s() const { return deadline_s_ - now_s(); }
-  bool over() { return run_->add(kLives, 0) != life_; }
+  double remaining_s() const { return deadline_s_ - now_s(); }
+  bool is_superseded() { return run_->add(kLives, 0) != life_; }
   std::vector<std::string> peers() const { return rank_keys("info", launch_.ranks); }
   std::optional<size_t> wait(const std::vector<std::string>& keys) {
-    return store_->wait(keys, left_s(), [&] { return over() || refused(*store_) || gone(launch_); });
+    return store_->wait(keys, remaining_s(),
+                        [&] { return is_superseded() || refused(*store_) || failed_rank(launch_); });
   }
 
   /// Enters the newest life, which rank 0 begins.
   void enter() {
-    if (launch_.rank != 0 && run_->wait({kLives}, left_s(), [&] { return gone(launch_).has_value(); })) fail({}, 0);
+    if (launch_.rank != 0 && run_->wait({kLives}, remaining_s(), [&] { return failed_rank(launch_).has_value(); }))
+      fail({}, 0);
     life_ = run_->add(kLives, launch_.rank == 0 ? 1 : 0);
-    store_ = run_->below(fmt::format("life/{}/", life_));
+    store_ = run_->substore(fmt::format("life/{}/", life_));
   }
 
   /// Returns false if this life is over.
   bool join(const std::string& ours) {
     if (refused(*store_) || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
       // Our own earlier process may have taken the place; then rank 0 is started anew too.
-      if (launch_.served) store_->wait({"nothing but a new life"}, left_s(), [&] { return over(); });
-      if (over()) return false;
+      if (launch_.served) store_->wait({"nothing but a new life"}, remaining_s(), [&] { return is_superseded(); });
+      if (is_superseded()) return false;
       if (refused(*store_)) throw RankFailure(store_->get(kRefusal));
-      another_is_that_rank();
+      fail_duplicate_rank();
     }
     store_->set(fmt::format("info/{}", launch_.rank), ours);
     const auto missing = wait(peers());
-    if (missing && !over()) fail(peers(), *missing);
-    if (missing && launch_.rank == 0) another_is_that_rank();
+    if (missing && !is_superseded()) fail(peers(), *missing);
+    if (missing && launch_.rank == 0) fail_duplicate_rank();
     return !missing;
   }
 
-  [[noreturn]] void another_is_that_rank() {
+  [[noreturn]] void fail_duplicate_rank() {
     bad_input("rank {} of {}: another process is that rank of this run already", launch_.rank, launch_.ranks);
   }
   [[noreturn]] void fail(const std::vector<std::string>& keys, size_t missing) {
@@ -266,7 +270,7 @@ void exchange_addresses(store::Store& store, const Launch& launch, const Ranking
   topology.interface = ours.name;
   store.set(fmt::format("address/{}", launch.rank), ours.address);
   const auto keys = rank_keys("address", launch.ranks);
-  const auto missing = store.wait(keys, timeout_s, [&] { return refused(store) || gone(launch); });
+  const auto missing = store.wait(keys, timeout_s, [&] { return refused(store) || failed_rank(launch); });
   if (missing) fail_to_meet(store, launch, keys, *missing, timeout_s);
   const auto addresses = store.get_all(keys);
   topology.addresses.resize(addresses.size());

@@ -18,22 +18,22 @@ constexpr const char* kLeft = "left";
 constexpr int kFailedCode = 4;
 constexpr double kLeavingIntervalS = 0.02;
 
-std::string beat_key(int rank) { return fmt::format("beat/{}", rank); }
+std::string heartbeat_key(int rank) { return fmt::format("beat/{}", rank); }
 
 /// A rank's heartbeat: how many it has sent, and the rank that it waits for; -1: none, -2: members of a new group that
 /// have yet to connect (FailureDetector::kConnecting).
-struct Beat {
+struct Heartbeat {
   uint64_t count = 0;
   int waits_for = -1;
 };
 
-Beat parse(const std::string& text) {
-  Beat beat;
+Heartbeat parse(const std::string& text) {
+  Heartbeat beat;
   std::istringstream(text) >> beat.count >> beat.waits_for;
   return beat;
 }
 
-FailureDetector::Failure silent(int rank, double timeout_s) {
+FailureDetector::Failure silence_failure(int rank, double timeout_s) {
   return {fmt::format("rank {} has not answered for {:.1f} s", rank, timeout_s), rank};
 }
 
@@ -44,12 +44,12 @@ FailureDetector::Failure parse_failure(const std::string& text) {
 
 }  // namespace
 
-void FailureDetector::announce(store::Store& store, int rank) { store.set(beat_key(rank), "0 -1"); }
+void FailureDetector::announce(store::Store& store, int rank) { store.set(heartbeat_key(rank), "0 -1"); }
 
 FailureDetector::FailureDetector(std::shared_ptr<store::Store> store, Rank self)
     : store_(std::move(store)), self_(std::move(self)), interval_s_(std::min(0.5, self_.timeout_s / 10)) {
   for (int rank = 0; rank < (self_.rank == 0 ? self_.ranks : 1); ++rank)
-    if (rank != self_.rank) others_.push_back({rank, store::Liveness(self_.timeout_s)});
+    if (rank != self_.rank) peers_.push_back({rank, store::Liveness(self_.timeout_s)});
   try {
     thread_ = start_thread("detector", [this] { serve(); });
   } catch (const RankFailure& error) {  // the others would wait for our beats
@@ -103,8 +103,8 @@ void FailureDetector::serve() {
     pause();
   }
   try {
-    store_->set(beat_key(self_.rank), kLeft);
-  } catch (const store::Lost&) {  // no store is left to tell the others
+    store_->set(heartbeat_key(self_.rank), kLeft);
+  } catch (const store::StoreLost&) {  // no store is left to tell the others
   }
 }
 
@@ -112,7 +112,7 @@ void FailureDetector::serve() {
 bool FailureDetector::done(double now) {
   const std::lock_guard lock(mutex_);
   if (leaving_ && self_.rank != 0) return true;
-  const bool all_left = std::ranges::all_of(others_, &Heard::left);
+  const bool all_left = std::ranges::all_of(peers_, &PeerState::left);
   if (!reason_) return leaving_ && all_left;
   if (leaving_ && (all_left || now > ended_s_ + kGraceS)) return true;
   if (now > ended_s_ + kGraceS) end_process(*reason_);
@@ -120,7 +120,7 @@ bool FailureDetector::done(double now) {
 }
 
 void FailureDetector::tick() {
-  beat();
+  send_heartbeat();
   if (failed()) {
     if (self_.rank == 0) listen();
     return;
@@ -131,34 +131,34 @@ void FailureDetector::tick() {
     const std::lock_guard lock(mutex_);
     if (suspicion_ && now_s() >= suspicion_->due_s) failure = suspicion_->failure;
   }
-  if (failure) return conclude(looked_at(*failure));
+  if (failure) return conclude(check_failure(*failure));
   listen();
-  for (const Heard& other : others_)
-    if (!other.left && other.liveness.timed_out()) return conclude(silent(other.rank, self_.timeout_s));
+  for (const PeerState& other : peers_)
+    if (!other.left && other.liveness.timed_out()) return conclude(silence_failure(other.rank, self_.timeout_s));
   if (const auto stall = overdue()) conclude(*stall);
 }
 
 // Reports a wait only after it has lasted for some time, since others draw conclusions from it.
-void FailureDetector::beat() {
+void FailureDetector::send_heartbeat() {
   int waits_for = -1;
   for (const Stall& stall : stalls_)
     if (stall.liveness.silent_s() > 2 * interval_s_) waits_for = stall.peer;
-  store_->set(beat_key(self_.rank), fmt::format("{} {}", ++beats_, waits_for));
+  store_->set(heartbeat_key(self_.rank), fmt::format("{} {}", ++beats_, waits_for));
 }
 
-std::vector<std::string> FailureDetector::beats(const std::vector<int>& ranks) {
+std::vector<std::string> FailureDetector::read_heartbeats(const std::vector<int>& ranks) {
   std::vector<std::string> keys;
-  for (const int rank : ranks) keys.push_back(beat_key(rank));
+  for (const int rank : ranks) keys.push_back(heartbeat_key(rank));
   return store_->get_all(keys);
 }
 
 void FailureDetector::listen() {
   std::vector<int> ranks;
-  for (const Heard& other : others_) ranks.push_back(other.rank);
-  const auto heard = beats(ranks);
+  for (const PeerState& other : peers_) ranks.push_back(other.rank);
+  const auto heard = read_heartbeats(ranks);
   for (size_t i = 0; i < heard.size(); ++i) {
-    others_[i].left = others_[i].left || heard[i] == kLeft;
-    others_[i].liveness.note(parse(heard[i]).count);
+    peers_[i].left = peers_[i].left || heard[i] == kLeft;
+    peers_[i].liveness.note(parse(heard[i]).count);
   }
 }
 
@@ -174,18 +174,18 @@ std::optional<FailureDetector::Failure> FailureDetector::overdue() {
       stall = stalls_.insert(stall, {wait.group, wait.peer, store::Liveness(self_.timeout_s)});
     stall->peer = wait.peer;
     stall->liveness.note(wait.progress);
-    if (wait.peer != kConnecting && stall->liveness.timed_out()) return blame(wait.peer);
+    if (wait.peer != kConnecting && stall->liveness.timed_out()) return failure_of_peer(wait.peer);
   }
   return std::nullopt;
 }
 
 /// Checks whether a rank that seems gone still beats: another program can break the connection of two living ranks.
-FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
+FailureDetector::Failure FailureDetector::check_failure(const Failure& failure) {
   if (failure.gone < 0 || failure.gone == self_.rank) return failure;
-  const std::vector<std::string> before = beats({failure.gone});
-  beat();
+  const std::vector<std::string> before = read_heartbeats({failure.gone});
+  send_heartbeat();
   std::this_thread::sleep_for(std::chrono::duration<double>(2 * interval_s_));
-  const std::vector<std::string> after = beats({failure.gone});
+  const std::vector<std::string> after = read_heartbeats({failure.gone});
   if (after.front() == kLeft || parse(after.front()).count == parse(before.front()).count) return failure;
   return {
       fmt::format("a connection between rank {} and rank {} broke, and both run: another program may have reached "
@@ -195,24 +195,24 @@ FailureDetector::Failure FailureDetector::looked_at(const Failure& failure) {
 
 /// A peer that does not answer may itself wait for another, and that one for a third: follows the waits to a rank that
 /// waits for no other, or is no longer alive.
-FailureDetector::Failure FailureDetector::blame(int peer) {
+FailureDetector::Failure FailureDetector::failure_of_peer(int peer) {
   std::vector<int> all(self_.ranks);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
-  const auto before = beats(all);
-  beat();
+  const auto before = read_heartbeats(all);
+  send_heartbeat();
   std::this_thread::sleep_for(std::chrono::duration<double>(2 * interval_s_));
-  const auto after = beats(all);
+  const auto after = read_heartbeats(all);
   std::vector<bool> passed(all.size(), false);
   passed[self_.rank] = true;
   for (int at = self_.rank;;) {
     if (passed[peer])
       return {fmt::format("rank {} and rank {} wait for each other in different operations or sizes", at, peer)};
     if (after[peer] == kLeft) return {fmt::format("rank {} has left the run", peer)};
-    const Beat beat = parse(after[peer]);
+    const Heartbeat beat = parse(after[peer]);
     const bool alive = beat.count != parse(before[peer]).count;
-    if (!alive) return silent(peer, self_.timeout_s);
+    if (!alive) return silence_failure(peer, self_.timeout_s);
     if (beat.waits_for == kConnecting) return idle(before, after);
-    if (beat.waits_for < 0) return {silent(peer, self_.timeout_s).reason};
+    if (beat.waits_for < 0) return {silence_failure(peer, self_.timeout_s).reason};
     passed[peer] = true;
     at = std::exchange(peer, beat.waits_for);
   }
@@ -225,8 +225,8 @@ FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& b
   std::optional<Failure> waits_for_nobody;
   for (size_t rank = 0; rank < after.size(); ++rank) {
     if (static_cast<int>(rank) == self_.rank || after[rank] == kLeft) continue;
-    const Beat beat = parse(after[rank]);
-    Failure found = silent(static_cast<int>(rank), self_.timeout_s);
+    const Heartbeat beat = parse(after[rank]);
+    Failure found = silence_failure(static_cast<int>(rank), self_.timeout_s);
     if (beat.count == parse(before[rank]).count) return found;
     if (beat.waits_for == -1 && !waits_for_nobody) waits_for_nobody = {found.reason};
   }
@@ -247,7 +247,7 @@ void FailureDetector::end(const Failure& failure) {
     if (leaving_) end_process(failure.reason);
   }
   changed_.notify_all();
-  for (Heard& other : others_) other.left = other.left || other.rank == failure.gone;
+  for (PeerState& other : peers_) other.left = other.left || other.rank == failure.gone;
   self_.abort();
 }
 

@@ -52,7 +52,7 @@ class GlooCommunicator final : public Communicator {
 
   /// Keeps the connections open while an exception passes: the others must be able to read why before they close.
   ~GlooCommunicator() override {
-    if (std::uncaught_exceptions() > exceptions_) state_->keep(group_);
+    if (std::uncaught_exceptions() > exceptions_) state_->keep_group(group_);
   }
 
   int rank() const override { return group_->rank; }
@@ -66,7 +66,7 @@ class GlooCommunicator final : public Communicator {
  private:
   void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     launch("alltoall", call,
-           [=, blocks = equal(block_bytes)](Group& group) { group.alltoall(send, blocks, receive, blocks); });
+           [=, blocks = equal_blocks(block_bytes)](Group& group) { group.alltoall(send, blocks, receive, blocks); });
   }
 
   void do_alltoallv(const void* send, Blocks send_bytes, void* receive, Blocks receive_bytes, CommCall call) override {
@@ -77,7 +77,7 @@ class GlooCommunicator final : public Communicator {
 
   void do_allgather(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     launch("allgather", call,
-           [=, blocks = equal(block_bytes)](Group& group) { group.allgather(send, receive, blocks); });
+           [=, blocks = equal_blocks(block_bytes)](Group& group) { group.allgather(send, receive, blocks); });
   }
 
   void do_allgatherv(const void* send, void* receive, Blocks block_bytes, CommCall call) override {
@@ -87,7 +87,7 @@ class GlooCommunicator final : public Communicator {
 
   void do_reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call) override {
     launch("reducescatter", call,
-           [=, blocks = equal(block)](Group& group) { group.reducescatter(send, receive, blocks, dtype); });
+           [=, blocks = equal_blocks(block)](Group& group) { group.reducescatter(send, receive, blocks, dtype); });
   }
 
   void do_reducescatterv(const void* send, void* receive, Blocks blocks, DType dtype, CommCall call) override {
@@ -115,7 +115,7 @@ class GlooCommunicator final : public Communicator {
     launch("receive", call, [=](Group& group) { group.receive(data, bytes, peer); });
   }
 
-  Blocks equal(int64_t block) const { return Blocks(static_cast<size_t>(size()), block); }
+  Blocks equal_blocks(int64_t block) const { return Blocks(static_cast<size_t>(size()), block); }
 
   template <class Work>
   void launch(std::string_view op, CommCall& call, Work work) {
@@ -152,7 +152,7 @@ std::vector<Choice> exchange_choices(State& state, const Group& group, const std
       choices.push_back({std::stoi(texts.at(0)), std::stoi(texts.at(1))});
     }
     return choices;
-  } catch (const store::Lost& error) {
+  } catch (const store::StoreLost& error) {
     state.suspect({error.what()}, 0);
     fail();
   }

@@ -19,7 +19,7 @@ void copy(void* to, const void* from, int64_t bytes) {
   if (bytes > 0 && to != from) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-int64_t before(const std::vector<int64_t>& blocks, int rank) {
+int64_t offset_of_rank(const std::vector<int64_t>& blocks, int rank) {
   return std::accumulate(blocks.begin(), blocks.begin() + rank, int64_t{0});
 }
 
@@ -47,11 +47,11 @@ void Group::exchange(Op op) {
 // At each distance every rank sends to a different one, so that no rank is everybody's target at once.
 void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                      const std::vector<int64_t>& receive_bytes) {
-  copy(at(receive, before(receive_bytes, rank)), at(send, before(send_bytes, rank)), send_bytes[rank]);
+  copy(at(receive, offset_of_rank(receive_bytes, rank)), at(send, offset_of_rank(send_bytes, rank)), send_bytes[rank]);
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
-    add(false, from, at(receive, before(receive_bytes, from)), receive_bytes[from]);
-    add(true, to, at(send, before(send_bytes, to)), send_bytes[to]);
+    add(false, from, at(receive, offset_of_rank(receive_bytes, from)), receive_bytes[from]);
+    add(true, to, at(send, offset_of_rank(send_bytes, to)), send_bytes[to]);
   }
   exchange(Op::alltoall);
 }
@@ -59,13 +59,13 @@ void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, v
 void Group::post_allgather(const std::byte* ours, std::byte* all, const std::vector<int64_t>& block_bytes) {
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
-    add(false, from, all + before(block_bytes, from), block_bytes[from]);
+    add(false, from, all + offset_of_rank(block_bytes, from), block_bytes[from]);
     add(true, to, ours, block_bytes[rank]);
   }
 }
 
 void Group::allgather(const void* send, void* receive, const std::vector<int64_t>& block_bytes) {
-  std::byte* own = at(receive, before(block_bytes, rank));
+  std::byte* own = at(receive, offset_of_rank(block_bytes, rank));
   copy(own, send, block_bytes[rank]);
   post_allgather(own, at(receive, 0), block_bytes);
   exchange(Op::allgather);
@@ -81,12 +81,12 @@ void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& bl
     scratch_bytes_ = needed;
   }
   const T* others = reinterpret_cast<const T*>(scratch_.get());
-  const T* own = send + before(blocks, rank);
+  const T* own = send + offset_of_rank(blocks, rank);
   const auto array = [&](int from) { return from == rank ? own : others + (from < rank ? from : from - 1) * ours; };
   for (int distance = 1; distance < size(); ++distance) {
     const int from = (rank + size() - distance) % size(), to = (rank + distance) % size();
     add(false, from, array(from), bytes);
-    add(true, to, send + before(blocks, to), blocks[to] * int64_t{sizeof(T)});
+    add(true, to, send + offset_of_rank(blocks, to), blocks[to] * int64_t{sizeof(T)});
   }
   exchange(op);
   sum_in_order<T>(size(), array, 0, ours,
@@ -103,13 +103,13 @@ void Group::reducescatter(const void* send, void* receive, const std::vector<int
 void Group::allreduce(void* data, int64_t elements, DType dtype) {
   std::vector<int64_t> blocks;
   for (int of = 0; of < size(); ++of) blocks.push_back(elements * (of + 1) / size() - elements * of / size());
-  const int64_t first = before(blocks, rank);
+  const int64_t first = offset_of_rank(blocks, rank);
   with_number(dtype, [&](auto zero) {
     using T = decltype(zero);
     sum_blocks(static_cast<T*>(data), static_cast<T*>(data) + first, blocks, Op::allreduce);
   });
   for (int64_t& block : blocks) block *= bytes_of(dtype);
-  post_allgather(at(data, before(blocks, rank)), at(data, 0), blocks);
+  post_allgather(at(data, offset_of_rank(blocks, rank)), at(data, 0), blocks);
   exchange(Op::allreduce);
 }
 

@@ -24,7 +24,7 @@ class Connecting {
 }  // namespace
 
 void State::close() {
-  kept.clear();
+  kept_groups.clear();
   world.reset();
   detector.reset();
   store.reset();
@@ -75,7 +75,7 @@ void State::run(Group& group, std::string_view op, std::string_view task, const 
   group.set_doing({}, {});
 }
 
-std::vector<std::shared_ptr<Group>> State::living() {
+std::vector<std::shared_ptr<Group>> State::live_groups() {
   const std::lock_guard lock(mutex);
   std::vector<std::shared_ptr<Group>> found;
   for (const auto& known : groups)
@@ -83,9 +83,9 @@ std::vector<std::shared_ptr<Group>> State::living() {
   return found;
 }
 
-void State::keep(std::shared_ptr<Group> group) {
+void State::keep_group(std::shared_ptr<Group> group) {
   const std::lock_guard lock(mutex);
-  kept.push_back(std::move(group));
+  kept_groups.push_back(std::move(group));
 }
 
 void State::abort() {
@@ -93,20 +93,20 @@ void State::abort() {
     const std::lock_guard lock(mutex);
     aborted = true;
   }
-  for (const auto& group : living()) group->abort();
+  for (const auto& group : live_groups()) group->abort();
 }
 
 std::vector<FailureDetector::Wait> State::waits() {
   std::vector<FailureDetector::Wait> found;
   if (connecting > 0) found.push_back({&connecting, 0, FailureDetector::kConnecting});
-  for (const auto& group : living())
+  for (const auto& group : live_groups())
     if (const Progress progress = group->progress(); progress.peer >= 0)
       found.push_back({group.get(), progress.count, progress.peer});
   return found;
 }
 
 std::string State::line(const std::string& why) {
-  for (const auto& group : living())
+  for (const auto& group : live_groups())
     if (const std::string doing = group->doing(); !doing.empty())
       return fmt::format("rank {} in {}: {}", rank, doing, why);
   return fmt::format("rank {} {}: {}", rank, connecting > 0 ? "in split" : "outside of operations", why);

@@ -77,11 +77,11 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
 
 /// With fewer open files, Gloo's own threads end the process when they accept connections.
 void require_open_files(int rank) {
-  constexpr rlim_t kFewestFiles = 40;
+  constexpr rlim_t kMinFiles = 40;
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kFewestFiles) return;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= kMinFiles) return;
   throw RankFailure(fmt::format("rank {} found a limit of {} open files, expected at least {} (ulimit -n)", rank,
-                                files.rlim_cur, kFewestFiles));
+                                files.rlim_cur, kMinFiles));
 }
 
 void start(const Launch& launch, const GlooJob& job, double start_s, bool ends_process,
@@ -97,7 +97,7 @@ void start(const Launch& launch, const GlooJob& job, double start_s, bool ends_p
       gloo::refuse(*state->store,
                    of_another ? error.what() : fmt::format("rank {} failed: {}", launch.rank, error.what()));
       gloo::part(*state->store, launch);
-    } catch (const store::Lost&) {  // no store is left to tell the others
+    } catch (const store::StoreLost&) {  // no store is left to tell the others
     }
     throw;
   }
@@ -138,7 +138,7 @@ GlooWorld::~GlooWorld() {
 }
 
 int GlooWorld::ranks() const { return state_->world->size(); }
-std::vector<int> GlooWorld::here() const { return {state_->rank}; }
+std::vector<int> GlooWorld::local_ranks() const { return {state_->rank}; }
 const WorldTopology& GlooWorld::topology() const { return state_->topology; }
 
 std::unique_ptr<Communicator> GlooWorld::communicator(int rank) {
@@ -161,11 +161,11 @@ bool GlooWorld::every_rank_refuses(const std::string& why) {
     if (!store.check(keys)) return false;
     for (const std::string& other : store.get_all(keys))
       if (other != why) return false;
-  } catch (const store::Lost&) {
+  } catch (const store::StoreLost&) {
     return false;
   }
   const std::lock_guard lock(state_->mutex);
-  state_->kept.clear();  // groups of the work that was refused
+  state_->kept_groups.clear();  // groups of the work that was refused
   return true;
 }
 
@@ -176,7 +176,7 @@ void GlooWorld::run(const std::function<void(int rank)>& body) {
     if (!state_->failed()) state_->fail(fmt::format("rank {} failed{}", state_->rank, why));
   };
   const auto rank_body = [&] {
-    if (!bound_by_launcher()) cpu::keep_to_share(state_->topology.local_rank, state_->ranks_of_machine);
+    if (!bound_by_launcher()) cpu::restrict_to_share(state_->topology.local_rank, state_->ranks_of_machine);
     try {
       body(state_->rank);
     } catch (const Unsupported& thrown) {

@@ -32,7 +32,7 @@ class GlooWorld final : public World {
   ~GlooWorld() override;
   std::string_view backend() const override { return "gloo"; }
   int ranks() const override;
-  std::vector<int> here() const override;
+  std::vector<int> local_ranks() const override;
   const WorldTopology& topology() const override;
 
   /// Returns the world communicator of this process's rank. Its operations are unpaced: a Pace is BadInput. Every

@@ -31,25 +31,26 @@ class Keys final : public c10d::Store {
 
   c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<Keys>(rendezvous_); }
   void set(const std::string& key, const std::vector<uint8_t>& value) override {
-    ours().set(full(key), {value.begin(), value.end()});
+    rendezvous_store().set(full(key), {value.begin(), value.end()});
   }
   std::vector<uint8_t> get(const std::string& key) override {
     wait({key}, milliseconds(rendezvous_.timeout_s));
-    const std::string value = ours().get(full(key));
+    const std::string value = rendezvous_store().get(full(key));
     return {value.begin(), value.end()};
   }
-  int64_t add(const std::string& key, int64_t value) override { return ours().add(full(key), value); }
-  bool check(const std::vector<std::string>& keys) override { return ours().check(full(keys)); }
+  int64_t add(const std::string& key, int64_t value) override { return rendezvous_store().add(full(key), value); }
+  bool check(const std::vector<std::string>& keys) override { return rendezvous_store().check(full(keys)); }
   void wait(const std::vector<std::string>& keys) override { wait(keys, milliseconds(rendezvous_.timeout_s)); }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout) override {
-    const auto missing = ours().wait(full(keys), static_cast<double>(timeout.count()) / 1e3, rendezvous_.stop);
+    const auto missing =
+        rendezvous_store().wait(full(keys), static_cast<double>(timeout.count()) / 1e3, rendezvous_.stop);
     require<RankFailure>(!missing, "timed out after {} ms waiting for the address of a rank", timeout.count());
   }
   bool deleteKey(const std::string&) override { return false; }
   int64_t getNumKeys() override { return 0; }
 
  private:
-  store::Store& ours() const { return *rendezvous_.store; }
+  store::Store& rendezvous_store() const { return *rendezvous_.store; }
   std::string full(const std::string& key) const { return rendezvous_.name + "/" + key; }
   std::vector<std::string> full(const std::vector<std::string>& keys) const {
     std::vector<std::string> all;

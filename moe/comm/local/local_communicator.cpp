@@ -47,8 +47,8 @@ class QueuedOperation {
 
  private:
   void meet_on_stream(cpu::PaceClock& clock) {
-    operation_.began_s = clock.here_s();
-    operation_.paced = clock.paced();
+    operation_.began_s = clock.time_s();
+    operation_.paced = clock.is_paced();
     const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
     move_on_host(moves_of(rendezvous_.operations(), member_));
     rendezvous_.depart();

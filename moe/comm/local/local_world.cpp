@@ -34,7 +34,7 @@ class FirstCause {
 void run_rank(int rank, const std::function<void(int)>& body, local::State& state, FirstCause& cause) {
   // A lane wakes another one on its own core in microseconds, and across cores in tens of them. Shares of cores also
   // give the ranks equal time, whatever else runs.
-  cpu::keep_to_share(rank, static_cast<int>(state.world->ranks.size()));
+  cpu::restrict_to_share(rank, static_cast<int>(state.world->ranks.size()));
   try {
     body(rank);
   } catch (const local::Aborted&) {
@@ -58,7 +58,7 @@ LocalWorld::LocalWorld(int ranks, double timeout_s) {
 LocalWorld::~LocalWorld() = default;
 
 int LocalWorld::ranks() const { return static_cast<int>(state_->world->ranks.size()); }
-std::vector<int> LocalWorld::here() const { return state_->world->ranks; }
+std::vector<int> LocalWorld::local_ranks() const { return state_->world->ranks; }
 const WorldTopology& LocalWorld::topology() const { return state_->topology; }
 
 std::unique_ptr<Communicator> LocalWorld::communicator(int rank) {

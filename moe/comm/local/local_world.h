@@ -25,7 +25,7 @@ class LocalWorld final : public World {
   ~LocalWorld() override;
   std::string_view backend() const override { return "local"; }
   int ranks() const override;
-  std::vector<int> here() const override;
+  std::vector<int> local_ranks() const override;
   /// Returns the topology of one node.
   const WorldTopology& topology() const override;
   /// Returns the world communicator of `rank`. An operation that a failed stream skips aborts the world, since the

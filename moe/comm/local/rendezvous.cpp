@@ -10,7 +10,7 @@ Rendezvous::Rendezvous(std::vector<int> names, double timeout_s)
     : names_(std::move(names)),
       timeout_s_(timeout_s),
       marks_(names_.size()),
-      here_(names_.size(), false),
+      has_arrived_(names_.size(), false),
       operations_(names_.size(), nullptr) {}
 
 Rendezvous::Turn Rendezvous::meet(int member, const Operation& operation) {
@@ -28,11 +28,11 @@ uint64_t Rendezvous::arrive(int member, const Operation& operation) {
     const std::lock_guard lock(mutex_);
     if (failed_.load(std::memory_order_relaxed)) fail(member, operation);
     round = opened_.load(std::memory_order_relaxed) + 1;
-    if (here_[member]) {
+    if (has_arrived_[member]) {
       set_failed(fmt::format("rank {} came to {} before its last operation was over: each stream needs a communicator",
                              names_[member], describe(operation)));
     } else {
-      here_[member] = true;
+      has_arrived_[member] = true;
       operations_[member] = &operation;
       if (++arrived_ < names_.size()) return round;
       arrived_ = 0;
@@ -49,11 +49,11 @@ void Rendezvous::open() {
   double began_s = 0, at_least_s = 0;
   bool paced = true;
   std::vector<Pacer::Use> uses;
-  for (const Operation* each : operations_) {
-    began_s = std::max(began_s, each->began_s);
-    paced &= each->paced;
-    at_least_s = std::max(at_least_s, each->pace.at_least_s);
-    uses.push_back({each->pace.rank, each->pace.resource});
+  for (const Operation* operation : operations_) {
+    began_s = std::max(began_s, operation->began_s);
+    paced &= operation->paced;
+    at_least_s = std::max(at_least_s, operation->pace.at_least_s);
+    uses.push_back({operation->pace.rank, operation->pace.resource});
   }
   turn_ = {.round = opened_.load(std::memory_order_relaxed) + 1, .began_s = began_s, .paced = paced};
   if (Pacer* pacer = operations_.front()->pace.pacer; pacer && at_least_s > 0)
@@ -70,7 +70,7 @@ void Rendezvous::give_up(const Operation& operation, uint64_t round) {
     if (opened_.load(std::memory_order_relaxed) >= round || failed_.load(std::memory_order_relaxed)) return;
     std::vector<int> missing;
     for (size_t i = 0; i < names_.size(); ++i)
-      if (!here_[i]) missing.push_back(names_[i]);
+      if (!has_arrived_[i]) missing.push_back(names_[i]);
     set_failed(fmt::format("waited {} s in {} for rank{} {}", timeout_s_, describe(operation),
                            missing.size() == 1 ? "" : "s", fmt::join(missing, ", ")));
   }
@@ -92,7 +92,7 @@ void Rendezvous::depart() {
     const std::lock_guard lock(mutex_);
     if (++departed_ < names_.size()) return;
     departed_ = 0;
-    std::fill(here_.begin(), here_.end(), false);
+    std::fill(has_arrived_.begin(), has_arrived_.end(), false);
     turn_.running.reset();
     closed_.fetch_add(1, std::memory_order_release);
   }

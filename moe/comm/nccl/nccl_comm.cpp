@@ -44,7 +44,7 @@ bool reached(cudaEvent_t event) {
 
 Comm::~Comm() {
   const std::lock_guard lock(mutex_);
-  for (const Queued& each : queued_) spare_.push_back(each.marks);
+  for (const Queued& queued : queued_) spare_.push_back(queued.marks);
   for (const Marks& marks : spare_) {
     cudaEventDestroy(marks.begun);
     cudaEventDestroy(marks.ended);
@@ -80,14 +80,14 @@ void Comm::make(const Make& make) {
                           : result == ncclInProgress ? timed_out(timeout_s_)
                                                      : explain(result, making_);
   if (making_) ncclCommAbort(making_);
-  throw RankFailure(failed("connecting", why));
+  throw RankFailure(failure_line("connecting", why));
 }
 
 void Comm::issue(const std::string& what, const Call& call) {
   ncclResult_t result = ncclSuccess;
   {
     const std::lock_guard lock(mutex_);
-    require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
+    require<RankFailure>(comm_ != nullptr, "{}", failure_line(what, aborted_));
     result = call(comm_);
     // ncclCommSplit reports success while NCCL still works on it in the background.
     if (result == ncclSuccess) result = state_of(comm_);
@@ -100,14 +100,14 @@ void Comm::wait_until_taken(const std::string& what, ncclResult_t result) {
   while (result == ncclInProgress) {
     wait_a_little(begin_s);
     const std::lock_guard lock(mutex_);
-    require<RankFailure>(comm_ != nullptr, "{}", failed(what, aborted_));
+    require<RankFailure>(comm_ != nullptr, "{}", failure_line(what, aborted_));
     result = state_of(comm_);
     require<RankFailure>(result != ncclInProgress || now_s() < begin_s + timeout_s_, "{}",
-                         failed(what, timed_out(timeout_s_)));
+                         failure_line(what, timed_out(timeout_s_)));
   }
   if (result == ncclSuccess) return;
   const std::lock_guard lock(mutex_);
-  throw RankFailure(failed(what, comm_ ? explain(result, comm_) : aborted_));
+  throw RankFailure(failure_line(what, comm_ ? explain(result, comm_) : aborted_));
 }
 
 void Comm::queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure) {
@@ -116,7 +116,7 @@ void Comm::queue(const std::string& what, const Call& call, cudaStream_t stream,
   issue(what, call);
   MOE_CHECK_CUDA(cudaEventRecord(marks.ended, stream));
   const std::lock_guard lock(mutex_);
-  if (!aborted_.empty()) failure->set(std::make_exception_ptr(RankFailure(failed(what, aborted_))));
+  if (!aborted_.empty()) failure->set(std::make_exception_ptr(RankFailure(failure_line(what, aborted_))));
   queued_.push_back({what, marks, std::move(failure)});
 }
 
@@ -133,7 +133,7 @@ Comm::Marks Comm::take_marks() {
   return marks;
 }
 
-std::string Comm::trouble() {
+std::string Comm::failure_text() {
   const std::lock_guard lock(mutex_);
   if (!comm_) return {};
   while (!queued_.empty() && reached(queued_.front().marks.ended)) {
@@ -142,25 +142,26 @@ std::string Comm::trouble() {
   }
   const std::string what = queued_.empty() ? "between operations" : queued_.front().what;
   const ncclResult_t state = state_of(comm_);
-  if (state != ncclSuccess && state != ncclInProgress) return failed(what, explain(state, comm_));
+  if (state != ncclSuccess && state != ncclInProgress) return failure_line(what, explain(state, comm_));
   if (queued_.empty() || !reached(queued_.front().marks.begun)) return {};
   Queued& front = queued_.front();
   if (front.begun_s == 0) front.begun_s = now_s();
   if (now_s() - front.begun_s < timeout_s_) return {};
-  return failed(what, fmt::format("has waited {} s for another rank, which is dead, stuck or late", timeout_s_));
+  return failure_line(what, fmt::format("has waited {} s for another rank, which is dead, stuck or late", timeout_s_));
 }
 
 void Comm::abort(const std::string& reason) {
   const std::lock_guard lock(mutex_);
   if (!aborted_.empty()) return;
   aborted_ = reason;
-  for (const Queued& each : queued_)
-    if (!reached(each.marks.ended)) each.failure->set(std::make_exception_ptr(RankFailure(failed(each.what, reason))));
+  for (const Queued& queued : queued_)
+    if (!reached(queued.marks.ended))
+      queued.failure->set(std::make_exception_ptr(RankFailure(failure_line(queued.what, reason))));
   if (comm_) ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
 // A reason that already names this rank is returned as it is.
-std::string Comm::failed(const std::string& what, const std::string& why) const {
+std::string Comm::failure_line(const std::string& what, const std::string& why) const {
   return why.starts_with(name_ + " in ") ? why : fmt::format("{} in {}: {}", name_, what, why);
 }
 

@@ -94,7 +94,7 @@ void State::watch() {
     lock.unlock();
     if (const std::string why = options_.failure ? options_.failure() : ""; !why.empty()) abort(why);
     for (const auto& comm : comms()) {
-      const std::string trouble = comm->trouble();
+      const std::string trouble = comm->failure_text();
       if (!trouble.empty()) abort(trouble);
     }
     lock.lock();

@@ -63,7 +63,7 @@ class ConnectedWorld final : public World {
 
   std::string_view backend() const override { return "nccl"; }
   int ranks() const override { return state_->options().size; }
-  std::vector<int> here() const override { return {state_->options().rank}; }
+  std::vector<int> local_ranks() const override { return {state_->options().rank}; }
   const WorldTopology& topology() const override { return state_->options().topology; }
   std::vector<std::pair<std::string, std::string>> settings() const override { return settings_; }
 

@@ -38,10 +38,10 @@ std::vector<Resolved> resolve(const Address& address) {
   require<BadInput>(error == 0, "store address {}:{}: {}", address.host, address.port, gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   std::vector<Resolved> all;
-  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+  for (const addrinfo* candidate = found; candidate != nullptr; candidate = candidate->ai_next) {
     Resolved& next = all.emplace_back();
-    std::memcpy(&next.address, each->ai_addr, each->ai_addrlen);
-    next.size = each->ai_addrlen;
+    std::memcpy(&next.address, candidate->ai_addr, candidate->ai_addrlen);
+    next.size = candidate->ai_addrlen;
   }
   return all;
 }
@@ -122,12 +122,12 @@ std::vector<Interface> interfaces() {
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, freeifaddrs);
   std::vector<Interface> found;
   for (const int family : {AF_INET, AF_INET6}) {
-    for (const ifaddrs* each = list; each; each = each->ifa_next) {
-      if (!each->ifa_addr || each->ifa_addr->sa_family != family || !(each->ifa_flags & IFF_UP)) continue;
+    for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
+      if (!entry->ifa_addr || entry->ifa_addr->sa_family != family || !(entry->ifa_flags & IFF_UP)) continue;
       if (family == AF_INET6 &&
-          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(each->ifa_addr)->sin6_addr))
+          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr)->sin6_addr))
         continue;
-      found.push_back({each->ifa_name, text_of(each->ifa_addr), (each->ifa_flags & IFF_LOOPBACK) != 0});
+      found.push_back({entry->ifa_name, text_of(entry->ifa_addr), (entry->ifa_flags & IFF_LOOPBACK) != 0});
     }
   }
   return found;

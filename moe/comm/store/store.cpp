@@ -32,7 +32,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-constexpr std::chrono::milliseconds kLongestPause(16);  // between two checks
+constexpr std::chrono::milliseconds kMaxPause(16);  // between two checks
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
@@ -80,11 +80,11 @@ auto Store::bounded(Call&& call) {
   const auto result = std::make_shared<std::optional<Result>>();
   try {
     const auto run = [call, result, store = impl_->store] { *result = call(*store); };
-    require<Lost>(impl_->calls.run(run, timeout_s_), "{} has not answered for {:.1f} s", server_, timeout_s_);
-  } catch (const Lost&) {
+    require<StoreLost>(impl_->calls.run(run, timeout_s_), "{} has not answered for {:.1f} s", server_, timeout_s_);
+  } catch (const StoreLost&) {
     throw;
   } catch (const std::exception&) {
-    throw Lost(fmt::format("{} closed its connections", server_));
+    throw StoreLost(fmt::format("{} closed its connections", server_));
   }
   return std::move(**result);
 }
@@ -97,8 +97,8 @@ Store::Store(const Address& address, std::string prefix, std::string server, dou
       impl_(std::make_shared<Impl>()) {
   const double deadline_s = now_s() + timeout_s;
   // Checked here first, because c10d would write a warning for every attempt.
-  require<Lost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s", server_,
-                address.host, address.port, timeout_s);
+  require<StoreLost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s",
+                     server_, address.host, address.port, timeout_s);
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>();
   bool in_time = false;
   try {
@@ -107,9 +107,10 @@ Store::Store(const Address& address, std::string prefix, std::string server, dou
     };
     in_time = impl_->calls.run(connect, timeout_s);
   } catch (const std::exception& error) {
-    throw Lost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port, reason_of(error)));
+    throw StoreLost(fmt::format("{}: no store at {}:{} ({})", server_, address.host, address.port, reason_of(error)));
   }
-  require<Lost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host, address.port);
+  require<StoreLost>(in_time, "{} has not answered for {:.1f} s at {}:{}", server_, timeout_s, address.host,
+                     address.port);
   impl_->store = std::move(*made);
 }
 
@@ -122,7 +123,7 @@ Store::Store(const Store& other, const std::string& folder)
 
 Store::~Store() = default;
 
-std::shared_ptr<Store> Store::below(const std::string& folder) const {
+std::shared_ptr<Store> Store::substore(const std::string& folder) const {
   return std::shared_ptr<Store>(new Store(*this, folder));
 }
 
@@ -162,7 +163,7 @@ std::vector<std::string> Store::get_all(const std::vector<std::string>& keys) {
 std::optional<size_t> Store::wait(const std::vector<std::string>& keys, double timeout_s,
                                   const std::function<bool()>& stop) {
   const double deadline_s = now_s() + timeout_s;
-  for (auto pause = std::chrono::milliseconds(1); !check(keys); pause = std::min(pause * 2, kLongestPause)) {
+  for (auto pause = std::chrono::milliseconds(1); !check(keys); pause = std::min(pause * 2, kMaxPause)) {
     if (now_s() < deadline_s && !stop()) {
       std::this_thread::sleep_for(pause);
       continue;

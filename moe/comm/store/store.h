@@ -20,7 +20,7 @@ struct Address {
 };
 
 /// The failure of the store itself: the process that serves it died or is silent.
-class Lost : public RankFailure {
+class StoreLost : public RankFailure {
   using RankFailure::RankFailure;
 };
 
@@ -46,7 +46,7 @@ class Store {
   Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
   /// Returns a store on the same connection whose keys are below `folder` in this store's prefix.
-  std::shared_ptr<Store> below(const std::string& folder) const;
+  std::shared_ptr<Store> substore(const std::string& folder) const;
   const Address& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
 

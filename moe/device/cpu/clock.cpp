@@ -10,12 +10,12 @@
 
 namespace moe::cpu {
 
-void be_punctual() {
+void set_minimal_timer_slack() {
   thread_local bool punctual = false;
   if (!punctual) punctual = prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) == 0;
 }
 
-double PaceClock::here_s() {
+double PaceClock::time_s() {
   if (!paced_) at_s_ = now_s();
   return at_s_;
 }
@@ -24,14 +24,14 @@ bool PaceClock::hold_until(double ends_s) {
   const double now = now_s();
   ++holds_;
   paced_ = true;
-  const bool in_time = now <= ends_s + kMostLateS;
+  const bool in_time = now <= ends_s + kMaxLateS;
   at_s_ = in_time ? ends_s : now;
   sleep_until_s(ends_s);
   return in_time;
 }
 
 void PaceClock::wait(double seconds, bool paced) {
-  if (paced_ ? seconds <= at_s_ : now_s() > seconds + kMostLateS) return;
+  if (paced_ ? seconds <= at_s_ : now_s() > seconds + kMaxLateS) return;
   paced_ = paced;
   at_s_ = std::max(at_s_, seconds);
 }
@@ -39,7 +39,7 @@ void PaceClock::wait(double seconds, bool paced) {
 void PaceClock::worked() {
   if (!paced_) return;
   const double now = now_s();
-  if (now > at_s_ + kMostLateS) at_s_ = now;
+  if (now > at_s_ + kMaxLateS) at_s_ = now;
 }
 
 }  // namespace moe::cpu
@@ -55,7 +55,7 @@ double now_s() {
 void sleep_until_s(double deadline_s) {
   const double wake_s = deadline_s - cpu::kSpinS;
   if (now_s() < wake_s) {
-    cpu::be_punctual();
+    cpu::set_minimal_timer_slack();
     const auto whole = static_cast<time_t>(wake_s);
     const timespec until{whole, static_cast<long>((wake_s - static_cast<double>(whole)) * 1e9)};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {

@@ -7,6 +7,6 @@ namespace moe::cpu {
 inline constexpr double kSpinS = 100e-6;
 
 /// Sets the calling thread's timer slack to 1 ns, so that Linux does not delay its wake-ups (by default up to 50 us).
-void be_punctual();
+void set_minimal_timer_slack();
 
 }  // namespace moe::cpu

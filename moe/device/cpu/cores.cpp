@@ -26,7 +26,7 @@ std::vector<int> usable_cores() {
 
 int usable_core_count() { return std::max(1, static_cast<int>(usable_cores().size())); }
 
-void keep_to_share(int part, int parts) {
+void restrict_to_share(int part, int parts) {
   const std::vector<int> cores = usable_cores();
   const auto count = static_cast<int>(cores.size());
   if (count < 2 || parts < 2) return;
@@ -38,9 +38,9 @@ void keep_to_share(int part, int parts) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-int own_threads() { return threads_of_caller; }
+int thread_count() { return threads_of_caller; }
 
-void set_own_threads(int threads) {
+void set_thread_count(int threads) {
   require<BadInput>(threads >= 1, "threads of a rank: found {}, expected >= 1", threads);
   threads_of_caller = threads;
 }

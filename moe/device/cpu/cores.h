@@ -12,24 +12,24 @@ int usable_core_count();
 
 /// Restricts the calling thread, and threads that it starts later, to share `part` of `parts` of the cores that it may
 /// use; if there are more parts than cores, neighbouring parts share one. Does nothing if the system refuses.
-void keep_to_share(int part, int parts);
+void restrict_to_share(int part, int parts);
 
 /// Returns how many threads a computation of the calling thread may use, itself included. It is 1 in a new thread,
 /// whatever it is in the thread that started it.
-int own_threads();
-/// Sets what own_threads() returns. Throws BadInput below 1.
-void set_own_threads(int threads);
+int thread_count();
+/// Sets what thread_count() returns. Throws BadInput below 1.
+void set_thread_count(int threads);
 
 /// While it lives, the calling thread's computations use `threads` threads.
-class UseThreads {
+class ThreadCountScope {
  public:
-  explicit UseThreads(int threads) : before_(own_threads()) { set_own_threads(threads); }
-  ~UseThreads() { set_own_threads(before_); }
-  UseThreads(const UseThreads&) = delete;
-  UseThreads& operator=(const UseThreads&) = delete;
+  explicit ThreadCountScope(int threads) : previous_(thread_count()) { set_thread_count(threads); }
+  ~ThreadCountScope() { set_thread_count(previous_); }
+  ThreadCountScope(const ThreadCountScope&) = delete;
+  ThreadCountScope& operator=(const ThreadCountScope&) = delete;
 
  private:
-  int before_;
+  int previous_;
 };
 
 /// The facts that decide how many threads a rank computes with by default.

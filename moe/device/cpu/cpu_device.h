@@ -6,7 +6,7 @@
 
 namespace moe::cpu {
 
-/// Makes the device; the work of each stream may compute with `threads` threads (set_own_threads).
+/// Makes the device; the work of each stream may compute with `threads` threads (set_thread_count).
 std::unique_ptr<Device> make_device(int threads);
 
 }  // namespace moe::cpu

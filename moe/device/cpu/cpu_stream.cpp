@@ -61,7 +61,7 @@ void CpuStream::push(Command command) {
 }
 
 void CpuStream::serve() {
-  set_own_threads(threads_);
+  set_thread_count(threads_);
   std::vector<Command> batch;
   uint64_t taken = 0;
   while (true) {
@@ -88,8 +88,8 @@ void CpuStream::execute(Command& command) {
     case Kind::launch:
       return run(std::exchange(command.work, nullptr));
     case Kind::record:
-      event->paced_.store(clock_.paced(), std::memory_order_relaxed);
-      event->seconds_.store(clock_.here_s(), std::memory_order_relaxed);
+      event->paced_.store(clock_.is_paced(), std::memory_order_relaxed);
+      event->seconds_.store(clock_.time_s(), std::memory_order_relaxed);
       event->bell_.ring();
       return;
     case Kind::wait:

@@ -5,18 +5,18 @@
 // Idea: a thread that sleeps until a moment wakes 20 to 110 us late. If the next pace counted from the wake-up, a pass
 // would be late by that much for every task of its longest chain. A pace therefore counts from the planned moment, so
 // lateness does not add up, and work without a pace takes no time. Invariant: after a piece of work this clock is at
-// most kMostLateS behind the wall clock; if it would be more, the work's real time counts.
+// most kMaxLateS behind the wall clock; if it would be more, the work's real time counts.
 namespace moe::cpu {
 
 /// The paced time of one thread.
 class PaceClock {
  public:
-  static constexpr double kMostLateS = 0.5e-3;
+  static constexpr double kMaxLateS = 0.5e-3;
   /// Returns this thread's time, never earlier than a time that it returned before.
-  double here_s();
-  /// Returns whether here_s() comes from paces; otherwise it is the wall clock.
-  bool paced() const { return paced_; }
-  /// Sleeps until `ends_s`. Returns false, and counts from now on, if that is past by more than kMostLateS.
+  double time_s();
+  /// Returns whether time_s() comes from paces; otherwise it is the wall clock.
+  bool is_paced() const { return paced_; }
+  /// Sleeps until `ends_s`. Returns false, and counts from now on, if that is past by more than kMaxLateS.
   bool hold_until(double ends_s);
   /// Returns the number of calls of hold_until().
   int holds() const { return holds_; }

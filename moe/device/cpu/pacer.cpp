@@ -15,7 +15,7 @@ class Pacer::Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  double most_stalled_s() const { return stalled_s.empty() ? 0 : *std::ranges::max_element(stalled_s); }
+  double max_stalled_s() const { return stalled_s.empty() ? 0 : *std::ranges::max_element(stalled_s); }
 
   Pacer& pacer;
   const std::vector<Use> uses;
@@ -44,7 +44,7 @@ std::shared_ptr<Pacer::Task> Pacer::start(std::vector<Use> uses, double alone_s)
 
 bool Pacer::finish(Task& task) {
   const bool in_time = now_s() <= task.ends_s;
-  cpu::be_punctual();
+  cpu::set_minimal_timer_slack();
   while (true) {
     const double ends_s = task.ends_s, now = now_s();
     if (now >= ends_s && end(task, false)) return in_time;
@@ -61,7 +61,7 @@ void Pacer::count(const Task& task, int change) {
 void Pacer::stall(Task& begun, double now) {
   for (Task* other : tasks_) {
     if (other->ends_s <= now) continue;
-    const double before_s = other->most_stalled_s();
+    const double before_s = other->max_stalled_s();
     for (size_t i = 0; i < begun.uses.size(); ++i)
       for (size_t j = 0; j < other->uses.size(); ++j) {
         const Use &mine = begun.uses[i], &its = other->uses[j];
@@ -69,9 +69,9 @@ void Pacer::stall(Task& begun, double now) {
         begun.stalled_s[i] += stall_(mine.resource, its.resource);
         other->stalled_s[j] += stall_(its.resource, mine.resource);
       }
-    other->ends_s = other->ends_s + (other->most_stalled_s() - before_s) * other->slowdown;
+    other->ends_s = other->ends_s + (other->max_stalled_s() - before_s) * other->slowdown;
   }
-  begun.ends_s = begun.ends_s + begun.most_stalled_s();
+  begun.ends_s = begun.ends_s + begun.max_stalled_s();
 }
 
 void Pacer::set_rates(double now) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int64_t kMaxBlocks = 1024;  // about as many blocks as the largest GPUs run at once
-constexpr int kCopiesALaunch = 64;
+constexpr int kCopiesPerLaunch = 64;
 // Some GPUs advance their global timer only once a microsecond.
 constexpr uint64_t kTimerStepNs = 1024;
 
@@ -44,7 +44,7 @@ __global__ void hold_kernel(const uint64_t* since, uint64_t at_least_ns, uint64_
 }
 
 struct CopyBatch {
-  Copy copies[kCopiesALaunch];
+  Copy copies[kCopiesPerLaunch];
 };
 
 template <class Word>
@@ -210,7 +210,7 @@ void launch_copies(std::span<const Copy> copies, cudaStream_t stream) {
     if (copy.bytes == 0 || copy.to == copy.from) continue;
     batch.copies[count++] = copy;
     largest = std::max(largest, copy.bytes);
-    if (count == kCopiesALaunch) flush();
+    if (count == kCopiesPerLaunch) flush();
   }
   flush();
 }

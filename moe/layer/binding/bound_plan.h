@@ -26,8 +26,8 @@ struct BoundPlan {
   /// Throws what LayerBinding's constructor does.
   BoundPlan(LayerState& layer, const Plan& bound);
 
-  BoundPhase& of(Phase phase) { return phases[phase]; }
-  const PhaseLayouts& layouts(const Task& task) { return of(task.phase).layouts; }
+  BoundPhase& phase(Phase phase) { return phases[phase]; }
+  const PhaseLayouts& layouts(const Task& task) { return phase(task.phase).layouts; }
 
   Plan plan;
   EnumArray<Phase, BoundPhase, 2> phases;

@@ -7,13 +7,13 @@ void AttentionPart::attention(const Task& task) {
   const LayerParts& parts = layer_.parts;
   const TensorView in = b.forward.mp_input;
   if (task.phase == Phase::forward) {
-    if (parts.attention_norm && !shares()) parts.attention_norm->forward(in, read());
+    if (parts.attention_norm && !has_cp()) parts.attention_norm->forward(in, read());
     parts.attention->forward(read(), b.forward.mp_partial);
     return add_residual(in, b.forward.mp_partial);
   }
   parts.attention->backward_input(b.backward.mp_partial, b.backward.mp_input);
   if (task.kind == TaskKind::attention) attention_dw(task);
-  if (!shares()) end_backward();
+  if (!has_cp()) end_backward();
 }
 
 // Attention computes keys and values first in a forward, and last in a backward.
@@ -56,9 +56,9 @@ TensorView AttentionPart::read() const {
 }
 
 void AttentionPart::mp_allgather(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const bool forward = task.phase == Phase::forward;
-  Communicator& mp = layer_.comms.of(task.group);
+  Communicator& mp = layer_.comms.communicator(task.group);
   if (rank().traits().gathers_tokens()) {  // the gather is in place
     const TensorView whole = forward ? b.output : b.hidden;
     const int64_t own = rank().tokens.count * rank().model_dim();
@@ -69,34 +69,34 @@ void AttentionPart::mp_allgather(const Task& task, CommCall call) {
 }
 
 void AttentionPart::mp_reducescatter(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const bool forward = task.phase == Phase::forward;
   const TensorView from = forward ? b.mp_partial : b.mp_input, to = forward ? b.hidden : b.input;
-  layer_.comms.of(task.group).reducescatter(from.data(), to.data(), to.elements(), rank().dtype(), call);
+  layer_.comms.communicator(task.group).reducescatter(from.data(), to.data(), to.elements(), rank().dtype(), call);
 }
 
 void AttentionPart::mp_allreduce(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const TensorView whole = task.phase == Phase::forward ? b.mp_partial : b.mp_input;
-  layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
+  layer_.comms.communicator(task.group).allreduce(whole.data(), whole.elements(), rank().dtype(), call);
 }
 
 void AttentionPart::cp_allgather(const Task& task, CommCall call) {
   Attention& attention = *layer_.parts.attention;
-  const TensorView own = attention.own_keys_values(task.phase), all = attention.all_keys_values(task.phase);
-  layer_.comms.of(task.group).allgather(own.data(), all.data(), own.bytes(), call);
+  const TensorView own = attention.local_keys_values(task.phase), all = attention.all_keys_values(task.phase);
+  layer_.comms.communicator(task.group).allgather(own.data(), all.data(), own.bytes(), call);
 }
 
 void AttentionPart::cp_reducescatter(const Task& task, CommCall call) {
   Attention& attention = *layer_.parts.attention;
-  const TensorView own = attention.own_keys_values(task.phase), all = attention.all_keys_values(task.phase);
-  layer_.comms.of(task.group).reducescatter(all.data(), own.data(), own.elements(), rank().dtype(), call);
+  const TensorView own = attention.local_keys_values(task.phase), all = attention.all_keys_values(task.phase);
+  layer_.comms.communicator(task.group).reducescatter(all.data(), own.data(), own.elements(), rank().dtype(), call);
 }
 
 namespace {
 
 // Sends to the next rank of the group, and receives as many bytes from the one before.
-void send_on(Communicator& comm, TensorView from, TensorView to, CommCall call) {
+void send_to_next(Communicator& comm, TensorView from, TensorView to, CommCall call) {
   const auto ranks = static_cast<size_t>(comm.size()), rank = static_cast<size_t>(comm.rank());
   std::vector<int64_t> sent(ranks, 0), received(ranks, 0);
   sent[(rank + 1) % ranks] = from.bytes();
@@ -108,19 +108,19 @@ void send_on(Communicator& comm, TensorView from, TensorView to, CommCall call) 
 
 void AttentionPart::cp_send(const Task& task, CommCall call) {
   Attention& attention = *layer_.parts.attention;
-  send_on(layer_.comms.of(task.group), attention.block(task.phase, task.chunk),
-          attention.block(task.phase, task.chunk + 1), call);
+  send_to_next(layer_.comms.communicator(task.group), attention.block(task.phase, task.chunk),
+               attention.block(task.phase, task.chunk + 1), call);
 }
 
 void AttentionPart::cp_gradient_send(const Task& task, CommCall call) {
   Attention& attention = *layer_.parts.attention;
-  const TensorView received = attention.own_keys_values(task.phase), own = attention.block_gradients(task.chunk);
+  const TensorView received = attention.local_keys_values(task.phase), own = attention.block_gradients(task.chunk);
   if (task.chunk > 0)
     call.stream.launch([this, received, own](void* native) {
       math().use(native);
       math().add(received, own);
     });
-  send_on(layer_.comms.of(task.group), own, received, call);
+  send_to_next(layer_.comms.communicator(task.group), own, received, call);
 }
 
 // The residual is added to this rank's part of the sum over MP, for its own tokens only, so each token's counts once.
@@ -147,65 +147,66 @@ void FfnPart::ffn(const Task& task) {
 }
 
 void FfnPart::allgather(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const bool forward = task.phase == Phase::forward;
   const TensorView from = forward ? b.hidden : b.output, to = forward ? b.shared_in : b.shared_out;
-  layer_.comms.of(task.group).allgather(from.data(), to.data(), from.bytes(), call);
+  layer_.comms.communicator(task.group).allgather(from.data(), to.data(), from.bytes(), call);
 }
 
 void FfnPart::reducescatter(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const bool forward = task.phase == Phase::forward;
   const TensorView from = forward ? b.shared_out : b.shared_in, to = forward ? b.output : b.hidden;
-  layer_.comms.of(task.group).reducescatter(from.data(), to.data(), to.elements(), layer_.shape.dtype(), call);
+  layer_.comms.communicator(task.group)
+      .reducescatter(from.data(), to.data(), to.elements(), layer_.shape.dtype(), call);
 }
 
 void FfnPart::allreduce(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const TensorView whole = task.phase == Phase::forward ? b.shared_out : b.shared_in;
-  layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
+  layer_.comms.communicator(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
 }
 
 // Returns the rows of the rank's own MP group if it gates the tokens of several groups; else all rows.
-TensorView SharedPart::of_own(TensorView gated) const {
+TensorView SharedPart::own_group_part(TensorView gated) const {
   const RankShape& rank = layer_.shape;
   const int64_t m = rank.model_dim(), own = gated.size(0) / rank.gate_copies();
   return gated.part(rank.gate_copies() > 1 ? rank.esp * own * m : 0, {own, m});
 }
 
-TensorView SharedPart::given(Phase phase) const {
-  return of_own(phase == Phase::forward ? layer_.buffers.normed : hooks_.moe_gradient());
+TensorView SharedPart::moe_input(Phase phase) const {
+  return own_group_part(phase == Phase::forward ? layer_.buffers.normed : hooks_.moe_gradient());
 }
 
 void SharedPart::allgather(const Task& task, CommCall call) {
-  const TensorView own = given(task.phase), all = layer_.buffers.of(task.phase).shared_in;
-  layer_.comms.of(task.group).allgather(own.data(), all.data(), own.bytes(), call);
+  const TensorView own = moe_input(task.phase), all = layer_.buffers.phase_buffers(task.phase).shared_in;
+  layer_.comms.communicator(task.group).allgather(own.data(), all.data(), own.bytes(), call);
 }
 
 void SharedPart::shared(const Task& task) {
   const LayerBuffers& b = layer_.buffers;
   const bool gathers = b.forward.shared_in.data() != nullptr, forward = task.phase == Phase::forward;
-  const TensorView input = gathers ? b.forward.shared_in : given(Phase::forward);
+  const TensorView input = gathers ? b.forward.shared_in : moe_input(Phase::forward);
   const std::array rows{Rows{0, input.size(0)}};
   if (forward) return layer_.parts.shared->forward(input, rows, b.forward.shared_out);
-  const TensorView d_output = gathers ? b.backward.shared_in : given(Phase::backward);
+  const TensorView d_output = gathers ? b.backward.shared_in : moe_input(Phase::backward);
   layer_.parts.shared->backward({input, rows, d_output, b.backward.shared_out},
                                 layer_.shared_gradients(layer_.gradients.fresh), layer_.into.shared);
 }
 
 void SharedPart::reducescatter(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
-  layer_.comms.of(task.group)
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
+  layer_.comms.communicator(task.group)
       .reducescatter(b.shared_out.data(), b.shared_sum.data(), b.shared_sum.elements(), layer_.shape.dtype(), call);
 }
 
 void SharedPart::allreduce(const Task& task, CommCall call) {
-  const TensorView whole = layer_.buffers.of(task.phase).shared_out;
-  layer_.comms.of(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
+  const TensorView whole = layer_.buffers.phase_buffers(task.phase).shared_out;
+  layer_.comms.communicator(task.group).allreduce(whole.data(), whole.elements(), layer_.shape.dtype(), call);
 }
 
 void SharedPart::add_to(Phase phase, TensorView gated) const {
-  if (layer_.parts.shared) layer_.math().add(layer_.buffers.of(phase).shared_sum, of_own(gated));
+  if (layer_.parts.shared) layer_.math().add(layer_.buffers.phase_buffers(phase).shared_sum, own_group_part(gated));
 }
 
 ExpertPart::ExpertPart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan_(plan) {
@@ -215,7 +216,7 @@ ExpertPart::ExpertPart(LayerState& layer, BoundPlan& plan) : layer_(layer), plan
 
 int64_t ExpertPart::place(Phase phase, Rows rows) {
   auto& [at, packed] = places_[phase];
-  plan_.of(phase).rows.of_chunk(plan_.of(phase).layouts.gathered, rows, at);
+  plan_.phase(phase).rows.chunk_rows(plan_.phase(phase).layouts.gathered, rows, at);
   int64_t all = 0;
   for (size_t e = 0; e < at.size(); ++e) {
     packed[e] = {all, all + at[e].count()};
@@ -227,7 +228,7 @@ int64_t ExpertPart::place(Phase phase, Rows rows) {
 void ExpertPart::copy(const Task& task) {
   const RowLayout& gathered = plan_.layouts(task).gathered;
   const LayerBuffers& b = layer_.buffers;
-  const PhaseBuffers& own = b.of(task.phase);
+  const PhaseBuffers& own = b.phase_buffers(task.phase);
   const Rows rows = gathered.chunk(task.chunk);
   place(task.phase, rows);
   layer_.device.unpack(gathered, rows, own.gathered, task.phase == Phase::forward ? b.expert_input : own.rows_in,
@@ -235,9 +236,9 @@ void ExpertPart::copy(const Task& task) {
 }
 
 void ExpertPart::expert(const Task& task) {
-  const BoundPhase& phase = plan_.of(task.phase);
+  const BoundPhase& phase = plan_.phase(task.phase);
   const LayerBuffers& b = layer_.buffers;
-  const PhaseBuffers& own = b.of(task.phase);
+  const PhaseBuffers& own = b.phase_buffers(task.phase);
   const TensorView wire = own.gathered;
   const int64_t m = layer_.shape.model_dim();
   const Rows rows = chunk_rows(layer_.shape.rows, task.chunks, task.chunk);
@@ -261,9 +262,9 @@ void ExpertPart::expert(const Task& task) {
 void ExpertPart::expert_dw(const Task& task) {
   const LayerBuffers& b = layer_.buffers;
   place(task.phase, chunk_rows(layer_.shape.rows, task.chunks, task.chunk));
-  const Into into = task.id == plan_.of(task.phase).first_expert ? layer_.into.experts : Into::add;
-  layer_.parts.expert->backward_weights({b.expert_input, places_[task.phase].at, b.of(task.phase).rows_in, {}},
-                                        layer_.expert_gradients, into);
+  const Into into = task.id == plan_.phase(task.phase).first_expert ? layer_.into.experts : Into::add;
+  layer_.parts.expert->backward_weights(
+      {b.expert_input, places_[task.phase].at, b.phase_buffers(task.phase).rows_in, {}}, layer_.expert_gradients, into);
 }
 
 void DensePart::gate(const Task& task) {
@@ -324,30 +325,30 @@ void DensePart::i_order(const Task& task) {
 }
 
 RowsView DensePart::home_rows(Phase phase) {
-  const PhaseBuffers& b = layer_.buffers.of(phase);
-  const PhaseLayouts& l = plan_.of(phase).layouts;
-  if (plan_.of(phase).cuts.lays_out) return {b.laid_out, l.laid_out};
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(phase);
+  const PhaseLayouts& l = plan_.phase(phase).layouts;
+  if (plan_.phase(phase).cuts.lays_out) return {b.laid_out, l.laid_out};
   return l.gathers_home() ? RowsView{b.wide, l.wide} : RowsView{b.home, l.home_back};
 }
 
 void DensePart::tokens_allgather(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const bool forward = task.phase == Phase::forward;
   const TensorView from = forward ? b.hidden : b.output, to = forward ? b.gate_input : b.moe_output;
-  layer_.comms.of(task.group).allgather(from.data(), to.data(), from.bytes(), call);
+  layer_.comms.communicator(task.group).allgather(from.data(), to.data(), from.bytes(), call);
 }
 
 void DensePart::tokens_reducescatter(const Task& task, CommCall call) {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
-  layer_.comms.of(task.group)
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
+  layer_.comms.communicator(task.group)
       .reducescatter(b.gate_input.data(), b.hidden.data(), b.hidden.elements(), rank().dtype(), call);
 }
 
 void DensePart::sum_statistics(Stream& stream) {
-  Communicator& everyone = layer_.comms.of(GroupKind::none);
+  Communicator& world_comm = layer_.comms.communicator(GroupKind::none);
   const TensorView sums = layer_.parts.gate->statistics();
-  if (sums.elements() > 0 && sums.data() != nullptr && everyone.size() > 1)
-    everyone.allreduce(sums.data(), sums.elements(), sums.dtype(), {stream, {}, "sums of the auxiliary losses"});
+  if (sums.elements() > 0 && sums.data() != nullptr && world_comm.size() > 1)
+    world_comm.allreduce(sums.data(), sums.elements(), sums.dtype(), {stream, {}, "sums of the auxiliary losses"});
 }
 
 }  // namespace moe::layer

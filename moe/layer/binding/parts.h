@@ -36,7 +36,7 @@ class AttentionPart {
  private:
   Math& math() const { return layer_.math(); }
   const RankShape& rank() const { return layer_.shape; }
-  bool shares() const { return rank().shape.parallel.cp > 1; }
+  bool has_cp() const { return rank().shape.parallel.cp > 1; }
   TensorView read() const;
   void end_backward();
   void add_residual(TensorView from, TensorView to) const;
@@ -80,8 +80,8 @@ class SharedPart {
 
  private:
   /// Returns the input of the MoE part, for the tokens that the MP group shares or that this rank alone has.
-  TensorView given(Phase phase) const;
-  TensorView of_own(TensorView gated) const;
+  TensorView moe_input(Phase phase) const;
+  TensorView own_group_part(TensorView gated) const;
 
   LayerState& layer_;
   WireHooks hooks_;

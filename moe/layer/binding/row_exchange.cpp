@@ -33,7 +33,7 @@ Side RowExchange::fanned_side(const PhaseBuffers& b, const RowLayout& home, int 
   return side;
 }
 
-RowExchange::Fan RowExchange::fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const {
+RowExchange::FanOut RowExchange::fan_out(const RowLayout& home, int chunk, int peer, bool by_peer) const {
   const int esp = parallel().esp;
   const int64_t size = home.piece_elements(chunk, peer), offset = home.piece_offset(chunk, peer);
   if (by_peer || !parallel().ep_inside) return {offset, esp * offset, size, size};
@@ -43,7 +43,7 @@ RowExchange::Fan RowExchange::fan_of(const RowLayout& home, int chunk, int peer,
 
 void RowExchange::dump(const PhaseBuffers& b, const RowLayout& home, int chunk) const {
   for (int peer = 0; peer < parallel().ep; ++peer) {
-    const Fan fan = fan_of(home, chunk, peer, false);
+    const FanOut fan = fan_out(home, chunk, peer, false);
     for (int esp = 0; esp < parallel().esp; ++esp)
       layer_.math().assign(b.home.part(fan.home, {fan.size}), b.fanned.part(fan.first + esp * fan.step, {fan.size}));
   }
@@ -58,19 +58,19 @@ int RowExchange::peer_of(int phase) const {
 void RowExchange::send(GroupKind group, Sides wire, const CommCall& call) {
   auto& [out, in] = wire;
   if (group == GroupKind::ep) return layer_.parts.dispatcher->exchange({out.data, out.bytes, in.data, in.bytes}, call);
-  Communicator& comm = layer_.comms.of(group);
-  if (plan_.equal && !out.only_some) return comm.alltoall(out.data, in.data, out.bytes.front(), call);
+  Communicator& comm = layer_.comms.communicator(group);
+  if (plan_.equal && !out.has_missing_blocks) return comm.alltoall(out.data, in.data, out.bytes.front(), call);
   comm.alltoallv(out.data, std::move(out.bytes), in.data, std::move(in.bytes), call);
 }
 
 void RowExchange::swap(const Task& task, Sides rows, const CommCall& call) {
-  if (!hooks_.any()) return send(task.group, std::move(rows), call);
+  if (!hooks_.has_hook()) return send(task.group, std::move(rows), call);
   send(task.group, hooks_.before_exchange(task, rows, call), call);
   hooks_.after_exchange(task, rows, call);
 }
 
 void RowExchange::gather(const Task& task, const std::byte* own, Side receive, const CommCall& call) {
-  Communicator& comm = layer_.comms.of(task.group);
+  Communicator& comm = layer_.comms.communicator(task.group);
   if (plan_.equal) return comm.allgather(own, receive.data, receive.bytes.front(), call);
   comm.allgatherv(own, receive.data, std::move(receive.bytes), call);
 }
@@ -102,15 +102,15 @@ void RowExchange::combine(const Task& task, CommCall call) {
 }
 
 void RowExchange::exchange(const Task& task, CommCall call) {
-  if (!plan_.of(task.phase).cuts.phases) return combine(task, call);
+  if (!plan_.phase(task.phase).cuts.phases) return combine(task, call);
   const PhaseBuffers& b = buffers(task);
   const PhaseLayouts& l = plan_.layouts(task);
   const ParallelShape& p = parallel();
   Side send = side({b.gathered, l.gathered_back}, 0, task.chunk * p.esp, p.esp);
   const std::vector<int64_t> sent = std::exchange(send.bytes, {});
-  send.only_some = true;
+  send.has_missing_blocks = true;
   const int from = peer_of(task.chunk);
-  const Fan fan = fan_of(l.home_back, 0, from, true);
+  const FanOut fan = fan_out(l.home_back, 0, from, true);
   Side receive{b.fanned.at(fan.first), {}};
   size_t next = 0;
   for (const int member : members(p, GroupKind::ep_esp, rank().rank)) {
@@ -131,7 +131,7 @@ void RowExchange::allgather(const Task& task, CommCall call) {
 void RowExchange::gather_home(const Task& task, CommCall call) {
   const PhaseBuffers& b = buffers(task);
   const PhaseLayouts& l = plan_.layouts(task);
-  if (!plan_.of(task.phase).cuts.phases)
+  if (!plan_.phase(task.phase).cuts.phases)
     return gather(task, b.home.at(l.home_back.chunk_offset(task.chunk)), side({b.wide, l.wide}, task.chunk), call);
   const int mp = parallel().mp;
   gather(task, b.home.at(l.home_back.piece_offset(0, peer_of(task.chunk))),
@@ -148,7 +148,7 @@ void RowExchange::reducescatter(const Task& task, CommCall call) {
     for (int chunk = 1; all_chunks && chunk < l.gathered_back.degree(); ++chunk)
       blocks.back() += l.gathered_back.piece_elements(chunk, piece);
   }
-  Communicator& comm = layer_.comms.of(task.group);
+  Communicator& comm = layer_.comms.communicator(task.group);
   const void* from = b.gathered.at(l.gathered_back.piece_offset(task.chunk, 0));
   void* to = b.peer.at(l.peer_back.chunk_offset(task.chunk));
   if (plan_.equal) return comm.reducescatter(from, to, blocks.front(), rank().dtype(), call);
@@ -156,17 +156,17 @@ void RowExchange::reducescatter(const Task& task, CommCall call) {
 }
 
 void RowExchange::allreduce(const Task& task, CommCall call) {
-  layer_.comms.of(task.group)
+  layer_.comms.communicator(task.group)
       .allreduce(buffers(task).gathered.data(), plan_.layouts(task).gathered_back.elements(), rank().dtype(), call);
 }
 
 void RowExchange::sum(const Task& task) {
   const PhaseBuffers& b = buffers(task);
   const RowLayout& home = plan_.layouts(task).home_back;
-  const bool phases = plan_.of(task.phase).cuts.phases;
+  const bool phases = plan_.phase(task.phase).cuts.phases;
   for (int peer = 0; peer < parallel().ep; ++peer) {
     if (phases && peer != peer_of(task.chunk)) continue;
-    const Fan fan = fan_of(home, phases ? 0 : task.chunk, peer, phases);
+    const FanOut fan = fan_out(home, phases ? 0 : task.chunk, peer, phases);
     const TensorView to = b.home.part(fan.home, {fan.size});
     layer_.math().assign(b.fanned.part(fan.first, {fan.size}), to);
     for (int esp = 1; esp < parallel().esp; ++esp)
@@ -190,23 +190,23 @@ void RowExchange::lay_out(const Task& task) {
 
 TensorView WireHooks::moe_gradient() const {
   if (layer_.parts.output_norm) return layer_.buffers.d_summed;
-  return any() ? layer_.hooked : layer_.buffers.backward.moe_output;
+  return has_hook() ? layer_.hooked : layer_.buffers.backward.moe_output;
 }
 
 void WireHooks::begin_moe(Phase phase) const {
   const LayerBuffers& b = layer_.buffers;
-  if (any() && phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, b.forward.gate_input);
-  if (any()) {
+  if (has_hook() && phase == Phase::forward) return layer_.parts.hook->before_moe_start(phase, b.forward.gate_input);
+  if (has_hook()) {
     layer_.math().assign(b.backward.moe_output, layer_.hooked);  // dY keeps the gradient from the loss
     layer_.parts.hook->before_moe_start(phase, layer_.hooked);
   }
   if (phase == Phase::forward || !layer_.parts.output_norm) return;
-  layer_.math().assign(any() ? layer_.hooked : b.backward.moe_output, b.d_summed);
+  layer_.math().assign(has_hook() ? layer_.hooked : b.backward.moe_output, b.d_summed);
   layer_.parts.output_norm->backward(b.summed, b.d_summed, layer_.into.output);
 }
 
 void WireHooks::end_moe(Phase phase) const {
-  if (!any()) return;
+  if (!has_hook()) return;
   const LayerBuffers& b = layer_.buffers;
   layer_.parts.hook->before_moe_end(phase, phase == Phase::forward ? b.forward.moe_output : b.backward.gate_input);
 }
@@ -219,14 +219,14 @@ WireHooks::Converted WireHooks::converted(const Side& side, TensorView buffer) c
   return {rows, wire_type(layer_.shape.shape.layer) == own ? rows : buffer.part(0, {count, m})};
 }
 
-Side WireHooks::on_wire(const Side& rows, TensorView wire) const {
-  Side side{wire.as<std::byte>(), rows.bytes, rows.only_some};
+Side WireHooks::wire_side(const Side& rows, TensorView wire) const {
+  Side side{wire.as<std::byte>(), rows.bytes, rows.has_missing_blocks};
   for (int64_t& bytes : side.bytes) bytes = bytes / bytes_of(layer_.shape.dtype()) * bytes_of(wire.dtype());
   return side;
 }
 
 Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
-  const PhaseBuffers& b = layer_.buffers.of(task.phase);
+  const PhaseBuffers& b = layer_.buffers.phase_buffers(task.phase);
   const Converted out = converted(rows.send, b.wire_out), in = converted(rows.receive, b.wire_in);
   call.stream.launch([this, out, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
@@ -236,11 +236,11 @@ Sides WireHooks::before_exchange(const Task& task, const Sides& rows, const Comm
     else
       hook.before_combine(phase, out.rows, out.wire);
   });
-  return {on_wire(rows.send, out.wire), on_wire(rows.receive, in.wire)};
+  return {wire_side(rows.send, out.wire), wire_side(rows.receive, in.wire)};
 }
 
 void WireHooks::after_exchange(const Task& task, const Sides& rows, const CommCall& call) const {
-  const Converted in = converted(rows.receive, layer_.buffers.of(task.phase).wire_in);
+  const Converted in = converted(rows.receive, layer_.buffers.phase_buffers(task.phase).wire_in);
   call.stream.launch([this, in, phase = task.phase, dispatches = task.kind == TaskKind::dispatch](void* native) {
     layer_.math().use(native);
     Hook& hook = *layer_.parts.hook;
@@ -255,22 +255,23 @@ RunTimeSizes::RunTimeSizes(LayerState& layer, BoundPlan& plan) : layer_(layer), 
   const RankShape& rank = layer.shape;
   if (rank.shape.layer.capacity_factor) return;
   const auto experts = static_cast<size_t>(rank.experts.total);
-  const auto held = static_cast<size_t>(rank.held_groups()) * experts;
-  of_ranks_.resize(static_cast<size_t>(rank.shape.parallel.ranks()) * held);
-  counts_.members.resize(static_cast<size_t>(layer.comms.of(GroupKind::ep_esp).size()) * held);
+  const auto held = static_cast<size_t>(rank.held_group_count()) * experts;
+  rank_counts_.resize(static_cast<size_t>(rank.shape.parallel.ranks()) * held);
+  counts_.members.resize(static_cast<size_t>(layer.comms.communicator(GroupKind::ep_esp).size()) * held);
   counts_.gated.resize(static_cast<size_t>(rank.groups()) * experts);
-  of_ranks_there_ = {layer.memory(), static_cast<int64_t>(of_ranks_.size())};
+  device_rank_counts_ = {layer.memory(), static_cast<int64_t>(rank_counts_.size())};
 }
 
-void RunTimeSizes::agree(Stream& stream) {
+void RunTimeSizes::exchange_counts(Stream& stream) {
   const RankShape& rank = layer_.shape;
   if (rank.shape.layer.capacity_factor) return;
-  const int64_t experts = rank.experts.total, held = rank.held_groups() * experts;
-  const int64_t* own = layer_.routing.filled_there() + rank.first_held_group() * experts;
-  layer_.comms.of(GroupKind::none)
-      .allgather(own, of_ranks_there_.data(), held * static_cast<int64_t>(sizeof *own), {stream, {}, "counts of rows"});
+  const int64_t experts = rank.experts.total, held = rank.held_group_count() * experts;
+  const int64_t* own = layer_.routing.filled_data() + rank.first_held_group() * experts;
+  layer_.comms.communicator(GroupKind::none)
+      .allgather(own, device_rank_counts_.data(), held * static_cast<int64_t>(sizeof *own),
+                 {stream, {}, "counts of rows"});
   stream.synchronize();
-  of_ranks_there_.to_host(of_ranks_.data());
+  device_rank_counts_.to_host(rank_counts_.data());
   layer_.routing.fetch_filled();
   take_counts();
   for (BoundPhase& phase : plan_.phases) {
@@ -295,22 +296,22 @@ void RunTimeSizes::place(Stream& stream) {
 void RunTimeSizes::take_counts() {
   const RankShape& rank = layer_.shape;
   if (pads_to_largest_load(rank.shape)) {
-    const int64_t largest = padded_rows(rank.shape, *std::ranges::max_element(of_ranks_));
+    const int64_t largest = padded_rows(rank.shape, *std::ranges::max_element(rank_counts_));
     std::ranges::fill(counts_.members, largest);
     std::ranges::fill(counts_.gated, largest);
     return;
   }
-  const int64_t held = rank.held_groups() * rank.experts.total;
+  const int64_t held = rank.held_group_count() * rank.experts.total;
   auto to = counts_.members.begin();
   for (const int member : members(rank.shape.parallel, GroupKind::ep_esp, rank.rank))
-    to = std::copy_n(of_ranks_.begin() + member * held, held, to);
+    to = std::copy_n(rank_counts_.begin() + member * held, held, to);
   std::ranges::copy(layer_.routing.filled, counts_.gated.begin());
 }
 
 void RunTimeSizes::fit() {
   for (const Phase phase : {Phase::forward, Phase::backward})
-    layer_.buffers.fit(layer_.shape, phase, plan_.of(phase).layouts);
-  layer_.parts.expert->reserve(plan_.of(Phase::forward).rows.total());
+    layer_.buffers.fit(layer_.shape, phase, plan_.phase(phase).layouts);
+  layer_.parts.expert->reserve(plan_.phase(Phase::forward).rows.total());
 }
 
 }  // namespace moe::layer

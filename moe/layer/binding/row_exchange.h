@@ -15,7 +15,7 @@ namespace moe::layer {
 struct Side {
   std::byte* data = nullptr;
   std::vector<int64_t> bytes;
-  bool only_some = false;  // whether some ranks of the group have no block
+  bool has_missing_blocks = false;  // whether some ranks of the group have no block
 };
 struct Sides {
   Side send, receive;
@@ -32,7 +32,7 @@ class WireHooks {
   void begin_moe(Phase phase) const;
   void end_moe(Phase phase) const;
 
-  bool any() const { return layer_.parts.hook != nullptr; }
+  bool has_hook() const { return layer_.parts.hook != nullptr; }
   /// Both enqueue the hook's call for an exchange of `rows`; the first returns the sides that go over the wire.
   Sides before_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
   void after_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
@@ -43,7 +43,7 @@ class WireHooks {
   };
   /// Converts a side into `buffer`, the wire's, if the wire's type isn't the layer's; else the rows are sent in place.
   Converted converted(const Side& side, TensorView buffer) const;
-  Side on_wire(const Side& rows, TensorView wire) const;
+  Side wire_side(const Side& rows, TensorView wire) const;
 
   LayerState& layer_;
 };
@@ -72,7 +72,7 @@ class RowExchange {
  private:
   /// The places of the copies of a piece of home, one copy per ESP rank: `size` elements each, `step` elements apart
   /// from `first` on.
-  struct Fan {
+  struct FanOut {
     int64_t home = 0, first = 0, step = 0, size = 0;
   };
 
@@ -81,7 +81,7 @@ class RowExchange {
   /// Returns a side that has each EP peer's rows once for each of that peer's ESP ranks.
   Side fanned_side(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
   /// Returns the places of the copies for a peer; `by_peer`: together, as SAA's phases need them.
-  Fan fan_of(const RowLayout& home, int chunk, int peer, bool by_peer) const;
+  FanOut fan_out(const RowLayout& home, int chunk, int peer, bool by_peer) const;
   /// Copies the rows of each EP peer for each of its ESP ranks (Parm's dump).
   void dump(const PhaseBuffers& buffers, const RowLayout& home, int chunk) const;
   /// Returns the EP peer whose rows come home in a phase of SAA.
@@ -90,7 +90,7 @@ class RowExchange {
   void swap(const Task& task, Sides rows, const CommCall& call);
   void send(GroupKind group, Sides wire, const CommCall& call);
   void gather(const Task& task, const std::byte* own, Side receive, const CommCall& call);
-  const PhaseBuffers& buffers(const Task& task) const { return layer_.buffers.of(task.phase); }
+  const PhaseBuffers& buffers(const Task& task) const { return layer_.buffers.phase_buffers(task.phase); }
   const RankShape& rank() const { return layer_.shape; }
   const ParallelShape& parallel() const { return layer_.shape.shape.parallel; }
 
@@ -108,20 +108,20 @@ class RunTimeSizes {
 
   /// Agrees on the numbers of rows, unless the layer has a capacity. This stops the issuing thread, since what it
   /// issues next depends on these numbers.
-  void agree(Stream& stream);
+  void exchange_counts(Stream& stream);
   /// Gives the layer's buffers and stored activations the memory that the layouts need.
   void fit();
 
  private:
-  /// Fills counts_ from of_ranks_.
+  /// Fills counts_ from rank_counts_.
   void take_counts();
   /// Lets the device find all places again, and waits for it.
   void place(Stream& stream);
 
   LayerState& layer_;
   BoundPlan& plan_;
-  std::vector<int64_t> of_ranks_;  // [rank][held group][E]
-  Array<int64_t> of_ranks_there_;  // likewise, in the memory in which ranks exchange them
+  std::vector<int64_t> rank_counts_;   // [rank][held group][E]
+  Array<int64_t> device_rank_counts_;  // likewise, in the memory in which ranks exchange them
   RowCounts counts_;
 };
 

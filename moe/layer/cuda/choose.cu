@@ -59,7 +59,7 @@ struct Filled {
         slots(a.rows + a.padding),
         first_slot(blockIdx.x * slots) {}
   // Gives a pair its row; -1: no row.
-  __device__ void give(const RowAssignment& a, int64_t pair, int row) const {
+  __device__ void assign_row(const RowAssignment& a, int64_t pair, int row) const {
     a.row[pair] = row;
     a.slot_of[pair] = row < 0 ? -1 : static_cast<int32_t>(first_slot + row);
     if (row >= 0) a.pair_of[first_slot + row] = static_cast<int32_t>(pair);
@@ -104,7 +104,7 @@ __global__ void top_k_kernel(Logits l, int choices, int32_t* chosen) {
 // thread handles kTokens neighbours, which it reads at once.
 __global__ void assign_kernel(RowAssignment a) {
   constexpr int kTokens = 8;
-  const Filled of(a);
+  const Filled cell(a);
   int used = 0;
   for (int64_t choice = 0; choice < a.choices; ++choice)
     for (int64_t base = 0; base < a.group_tokens; base += int64_t{kThreads} * kTokens) {
@@ -112,18 +112,18 @@ __global__ void assign_kernel(RowAssignment a) {
       unsigned mine = 0;  // one bit per token
 #pragma unroll
       for (int n = 0; n < kTokens; ++n)
-        if (first + n < a.group_tokens && a.expert[(of.first_token + first + n) * a.choices + choice] == of.expert)
+        if (first + n < a.group_tokens && a.expert[(cell.first_token + first + n) * a.choices + choice] == cell.expert)
           mine |= 1U << n;
       int all = 0;
       int row = used + block_sum_before(__popc(mine), all);
       used += all;
       for (int n = 0; n < kTokens; ++n) {
         if ((mine >> n & 1) == 0) continue;
-        of.give(a, (of.first_token + first + n) * a.choices + choice, row < a.rows ? row : -1);
+        cell.assign_row(a, (cell.first_token + first + n) * a.choices + choice, row < a.rows ? row : -1);
         ++row;
       }
     }
-  of.leave_empty(a, used < a.rows ? used : a.rows);
+  cell.leave_empty(a, used < a.rows ? used : a.rows);
 }
 
 // Maps scores, which are not negative, to integers in the same order; NaN gets the lowest one.
@@ -151,10 +151,10 @@ __device__ typename Key<T>::Bits key_of(T score) {
 template <class T>
 __global__ void take_kernel(const T* scores, RowAssignment a, int32_t* expert_of) {
   using Bits = typename Key<T>::Bits;
-  const Filled of(a);
+  const Filled cell(a);
   const int64_t tokens = a.group_tokens;
   const int taken = static_cast<int>(a.rows < tokens ? a.rows : tokens);
-  const auto key = [&](int64_t token) { return key_of(scores[(of.first_token + token) * a.experts + of.expert]); };
+  const auto key = [&](int64_t token) { return key_of(scores[(cell.first_token + token) * a.experts + cell.expert]); };
   const auto reach = [&](Bits least) {
     int count = 0;
     for (int64_t token = threadIdx.x; token < tokens; token += kThreads) count += key(token) >= least ? 1 : 0;
@@ -166,7 +166,7 @@ __global__ void take_kernel(const T* scores, RowAssignment a, int32_t* expert_of
   const int tied = taken - reach(least + 1);  // number taken of the tokens whose score is exactly `least`
   int used = 0, ties = 0;
   for (int64_t base = 0; base < tokens; base += kThreads) {
-    const int64_t token = base + threadIdx.x, pair = (of.first_token + token) * a.experts + of.expert;
+    const int64_t token = base + threadIdx.x, pair = (cell.first_token + token) * a.experts + cell.expert;
     const bool here = token < tokens, reaches = here && key(token) == least;
     int all = 0;
     const int tie = ties + block_rank(reaches, all);
@@ -175,10 +175,10 @@ __global__ void take_kernel(const T* scores, RowAssignment a, int32_t* expert_of
     const int row = used + block_rank(mine, all);
     used += all;
     if (!here) continue;
-    expert_of[pair] = mine ? of.expert : -1;
-    of.give(a, pair, mine ? row : -1);
+    expert_of[pair] = mine ? cell.expert : -1;
+    cell.assign_row(a, pair, mine ? row : -1);
   }
-  of.leave_empty(a, taken);
+  cell.leave_empty(a, taken);
 }
 
 __global__ void mix_kernel(RowAssignment a, int32_t* expert_of) {
@@ -200,20 +200,20 @@ void choose_top_k(Work work, const Logits& l, int64_t choices, int32_t* expert) 
   });
 }
 
-void assign_rows(void* stream, const RowAssignment& of) {
-  launch(assign_kernel, Grid{of.groups * of.experts, kThreads}, stream, of);
+void assign_rows(void* stream, const RowAssignment& args) {
+  launch(assign_kernel, Grid{args.groups * args.experts, kThreads}, stream, args);
 }
 
-void take_tokens(Work work, const void* scores, const RowAssignment& of, int32_t* expert) {
+void take_tokens(Work work, const void* scores, const RowAssignment& args, int32_t* expert) {
   with_sums_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(take_kernel<T>, Grid{of.groups * of.experts, kThreads}, work.stream, static_cast<const T*>(scores), of,
+    launch(take_kernel<T>, Grid{args.groups * args.experts, kThreads}, work.stream, static_cast<const T*>(scores), args,
            expert);
   });
 }
 
-void mix_tokens(void* stream, const RowAssignment& of, int32_t* expert) {
-  launch(mix_kernel, threads_for(of.groups * of.group_tokens * of.choices), stream, of, expert);
+void mix_tokens(void* stream, const RowAssignment& args, int32_t* expert) {
+  launch(mix_kernel, threads_for(args.groups * args.group_tokens * args.choices), stream, args, expert);
 }
 
 }  // namespace moe::cuda

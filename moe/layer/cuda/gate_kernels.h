@@ -19,9 +19,9 @@ struct Logits {
 struct Noise {
   const void *noise, *spread;
 };
-void add_noise(Work work, const Logits& logits, const Noise& of);
+void add_noise(Work work, const Logits& logits, const Noise& args);
 /// Computes d_spread = d_logits noise softplus'(spread), in the layout of d_logits.
-void noise_backward(Work work, const Logits& d_logits, const Noise& of, void* d_spread);
+void noise_backward(Work work, const Logits& d_logits, const Noise& args, void* d_spread);
 /// Rows of unit length and the factor of each; norms below 1e-12 count as 1e-12.
 struct UnitRows {
   int64_t rows = 0, width = 0;
@@ -29,7 +29,7 @@ struct UnitRows {
 };
 void make_units(Work work, const void* in, const UnitRows& out);
 /// Turns the gradients of the unit rows into those of the original rows, in place.
-void units_backward(Work work, const UnitRows& of, void* d);
+void units_backward(Work work, const UnitRows& args, void* d);
 /// Computes t /= *by.
 void divide(Work work, void* t, const void* by, int64_t count);
 /// Sets d_temperature, or with `add` adds to it, from d_logits, the gradients of logits that were divided by the
@@ -40,7 +40,7 @@ struct Temperature {
   void* d_temperature;
   bool add;
 };
-void temperature_backward(Work work, const Logits& d_logits, const Temperature& of);
+void temperature_backward(Work work, const Logits& d_logits, const Temperature& args);
 
 // Choices (choose.cu) ---------------------------------------------------------------------------------------------
 
@@ -55,12 +55,12 @@ struct RowAssignment {
   int64_t padding = 0;
 };
 /// Sets everything else from `expert`, as assign_rows of routing.h does.
-void assign_rows(void* stream, const RowAssignment& of);
+void assign_rows(void* stream, const RowAssignment& args);
 /// Lets every expert take as many of each group's tokens as it has rows: those with the highest scores, of equal ones
 /// the lower token, NaN last. `scores` (tokens, experts) are not negative. Sets `expert` and all else.
-void take_tokens(Work work, const void* scores, const RowAssignment& of, int32_t* expert);
+void take_tokens(Work work, const void* scores, const RowAssignment& args, int32_t* expert);
 /// Makes choice c of every token row c % rows of expert c / rows. Sets `expert` and all else except pair_of.
-void mix_tokens(void* stream, const RowAssignment& of, int32_t* expert);
+void mix_tokens(void* stream, const RowAssignment& args, int32_t* expert);
 
 // Scores (scores.cu) ----------------------------------------------------------------------------------------------
 
@@ -82,7 +82,7 @@ struct Statistics {
   const void *probabilities, *log_sums;
   double* sums;
 };
-void count_statistics(Work work, const Statistics& of);
+void count_statistics(Work work, const Statistics& args);
 /// Overwrites d_logits by the gradients of weigh() and, if `sums` is not null, adds those of the losses: `balance`
 /// times the sums of first choices, and `z`.
 struct GateGradient {
@@ -95,7 +95,7 @@ struct GateGradient {
   bool by_expert;  // choice e is expert e or no expert
   const int32_t* expert;
 };
-void gate_backward(Work work, const GateGradient& of, const Logits& d_logits);
+void gate_backward(Work work, const GateGradient& args, const Logits& d_logits);
 
 // Mixtures (mixtures.cu) ------------------------------------------------------------------------------------------
 
@@ -106,6 +106,6 @@ struct Mixture {
   int64_t group_tokens = 0;
   const void *weight, *d_weight, *fill, *d_fill;
 };
-void mixture_backward(Work work, const Mixture& of, const Logits& d_logits);
+void mixture_backward(Work work, const Mixture& args, const Logits& d_logits);
 
 }  // namespace moe::cuda

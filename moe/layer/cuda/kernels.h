@@ -31,7 +31,7 @@ struct Combine {
   PlacedRows rows;
   void* out;
 };
-void combine_rows(Work work, const RoutingArrays& routing, const Combine& of, int64_t width);
+void combine_rows(Work work, const RoutingArrays& routing, const Combine& args, int64_t width);
 /// The arguments of combine_rows_backward: d_rows[slot] = weight * d_out[token], 0 for empty slots, for the slots that
 /// are here; d_weight[pair] = <d_out[token], rows[slot]>, 0 for dropped pairs; all rows are here.
 struct CombineBackward {
@@ -39,7 +39,7 @@ struct CombineBackward {
   PlacedRows rows, d_rows;
   void* d_weight;
 };
-void combine_rows_backward(Work work, const RoutingArrays& routing, const CombineBackward& of, int64_t width);
+void combine_rows_backward(Work work, const RoutingArrays& routing, const CombineBackward& args, int64_t width);
 
 /// `count` rows of each of `experts` experts between a layout and where the experts compute. Row i of expert
 /// e lies in the layout at place[from + e from_step + i] (RowReader::experts), and there at row first + e step + i.
@@ -61,7 +61,7 @@ struct PlaceSearch {
   const int32_t* table;
   int32_t* places;
 };
-void find_places(void* stream, const PlaceSearch& of);
+void find_places(void* stream, const PlaceSearch& args);
 
 // Masks (masks.cu) ------------------------------------------------------------------------------------------------
 

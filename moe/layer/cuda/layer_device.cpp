@@ -6,7 +6,7 @@ namespace moe::cuda {
 namespace {
 
 // Returns whether experts have equally many rows, at equal distances.
-bool alike(std::span<const Rows> experts) {
+bool are_evenly_spaced(std::span<const Rows> experts) {
   for (size_t e = 1; e < experts.size(); ++e)
     if (experts[e].count() != experts[0].count() ||
         experts[e].begin - experts[e - 1].begin != experts[1].begin - experts[0].begin)
@@ -18,9 +18,9 @@ bool alike(std::span<const Rows> experts) {
 template <class Body>
 void for_each_block(const RowLayout& layout, Rows rows, std::span<const Rows> experts, Body body) {
   std::vector<Rows> from(experts.size());
-  ExpertRows(layout).of_chunk(layout, rows, from);
+  ExpertRows(layout).chunk_rows(layout, rows, from);
   const auto step = [](std::span<const Rows> of) { return of.size() > 1 ? of[1].begin - of[0].begin : 0; };
-  if (alike(experts) && alike(from))
+  if (are_evenly_spaced(experts) && are_evenly_spaced(from))
     return body(ExpertBlock{static_cast<int64_t>(experts.size()), experts[0].count(), from[0].begin, step(from),
                             experts[0].begin, step(experts)});
   for (size_t e = 0; e < experts.size(); ++e)
@@ -43,7 +43,7 @@ class CudaLayerDevice final : public LayerDevice {
   void place(RowLayout& layout) override {
     RowPlaces& on = *layout.on_device();
     on.send_table(layout, math_.memory());
-    find_places(math_.stream(), {layout.rows(), layout.streams(), layout.experts(), layout.degree(), on.most,
+    find_places(math_.stream(), {layout.rows(), layout.streams(), layout.experts(), layout.degree(), on.max,
                                  on.reader == RowReader::experts, on.table.data(), on.places.data()});
   }
   void unpack(const RowLayout& layout, Rows rows, TensorView data, TensorView experts,

@@ -35,8 +35,8 @@ class ProductLogits final : public GateLogits {
     products_.forward(hidden);
     if (noisy_) add_noise(work(), logits(), noise());
   }
-  Logits logits() const override { return of(products_.products()); }
-  Logits d_logits() const override { return of(products_.d_products()); }
+  Logits logits() const override { return as_logits(products_.products()); }
+  Logits d_logits() const override { return as_logits(products_.d_products()); }
 
   void backward(const GateBackward& pass) override {
     if (noisy_) noise_backward(work(), d_logits(), noise(), spread(products_.d_products()));
@@ -51,7 +51,7 @@ class ProductLogits final : public GateLogits {
 
  private:
   Work work() const { return {math_.stream(), products_.products().dtype()}; }
-  Logits of(TensorView products) const { return {products.data(), tokens_, experts_, products.size(1)}; }
+  Logits as_logits(TensorView products) const { return {products.data(), tokens_, experts_, products.size(1)}; }
   void* spread(TensorView products) const { return products.at(experts_); }
   Noise noise() const { return {noise_.view().data(), spread(products_.products())}; }
 

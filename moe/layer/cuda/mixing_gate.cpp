@@ -19,7 +19,7 @@ class CudaMixingGate final : public Gate {
 
   void forward(TensorView hidden, Routing& r) override {
     products_.forward(hidden);
-    const Logits l = of(products_.products());
+    const Logits l = as_logits(products_.products());
     softmax_scores(work(), l, r.weight.view().data(), log_sums_.view().data());
     softmax_over_tokens(work(), l, r.group_tokens, r.fill.view().data());
     mix_tokens(math_.stream(), assignment_of(r), r.device.expert.data());
@@ -30,7 +30,7 @@ class CudaMixingGate final : public Gate {
     mixture_backward(
         work(),
         {r.group_tokens, r.weight.view().data(), pass.d_weight.data(), r.fill.view().data(), pass.d_fill.data()},
-        of(products_.d_products()));
+        as_logits(products_.d_products()));
     products_.backward(pass);
   }
 
@@ -38,7 +38,7 @@ class CudaMixingGate final : public Gate {
 
  private:
   Work work() const { return {math_.stream(), products_.products().dtype()}; }
-  Logits of(TensorView products) const { return {products.data(), tokens_, rows_, rows_}; }
+  Logits as_logits(TensorView products) const { return {products.data(), tokens_, rows_, rows_}; }
 
   CudaMath& math_;
   int64_t tokens_, rows_;  // rows_: of all experts together

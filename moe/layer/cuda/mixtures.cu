@@ -64,11 +64,11 @@ void softmax_over_tokens(Work work, const Logits& l, int64_t group_tokens, void*
   });
 }
 
-void mixture_backward(Work work, const Mixture& of, const Logits& d_logits) {
+void mixture_backward(Work work, const Mixture& args, const Logits& d_logits) {
   with_sums_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    launch(row_gradient_kernel<T>, warps_for(d_logits.tokens), work.stream, of, d_logits);
-    launch(add_token_gradient_kernel<T>, columns_of(d_logits, of.group_tokens), work.stream, of, d_logits);
+    launch(row_gradient_kernel<T>, warps_for(d_logits.tokens), work.stream, args, d_logits);
+    launch(add_token_gradient_kernel<T>, columns_of(d_logits, args.group_tokens), work.stream, args, d_logits);
   });
 }
 

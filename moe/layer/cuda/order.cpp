@@ -8,7 +8,7 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int64_t kMostChoices = 32;
+constexpr int64_t kMaxChoices = 32;
 
 class CudaMasks final : public Masks {
  public:
@@ -43,14 +43,14 @@ class CudaMasks final : public Masks {
 };
 
 RoutingArrays arrays_of(const Routing& r) {
-  require<Unsupported>(r.choices <= kMostChoices, "order tutel on CUDA: found {} choices a token, expected at most {}",
-                       r.choices, kMostChoices);
+  require<Unsupported>(r.choices <= kMaxChoices, "order tutel on CUDA: found {} choices a token, expected at most {}",
+                       r.choices, kMaxChoices);
   return {r.tokens, r.choices, r.device.pair_of.size(), r.device.slot_of.data(), r.device.pair_of.data()};
 }
 
 PlacedRows placed(const Routing& r, RowsView rows) {
   const auto& places = rows.layout.on_device();
-  require<WrongResult>(places != nullptr && places->reader == RowReader::order && places->most == r.slots(),
+  require<WrongResult>(places != nullptr && places->reader == RowReader::order && places->max == r.slots(),
                        "the row layout was not copied to the device for an order of {} slots", r.slots());
   return {rows.data.data(), places->places.data()};
 }

@@ -44,8 +44,8 @@ __global__ void place_kernel(PlaceSearch s) {
 
 }  // namespace
 
-void find_places(void* stream, const PlaceSearch& of) {
-  launch(place_kernel, threads_for(of.streams * of.experts * of.most), stream, of);
+void find_places(void* stream, const PlaceSearch& args) {
+  launch(place_kernel, threads_for(args.streams * args.experts * args.most), stream, args);
 }
 
 }  // namespace moe::cuda

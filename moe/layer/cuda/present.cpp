@@ -8,7 +8,7 @@
 namespace moe {
 
 std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices) {
-  const auto choice = choices.same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::as_asked;
+  const auto choice = choices.same_bits ? cuda::AlgorithmChoice::first : cuda::AlgorithmChoice::by_batch;
   std::optional<int> torch_gpu;
   if (choices.attention == AttentionBy::torch) {
     open_torch_cuda();

@@ -123,19 +123,20 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
       if (place[k] < 0) weight[k] = 0;
     }
     if (!kOnce && place[0] < 0 && place[1] < 0) return;
-    Held<T, N> held[kChoices][kSums] = {};
+    PackBits<T, N> held[kChoices][kSums] = {};
 #pragma unroll
     for (int k = 0; k < kChoices; ++k) {
       const Pack<T, N>* row = row_at<T, N>(static_cast<const T*>(c.rows.data), place[k], packs);
 #pragma unroll
       for (int turn = 0; turn < kSums; ++turn)
-        if (place[k] >= 0 && first + turn * kWarpSize < packs) held[k][turn] = hold(row[first + turn * kWarpSize]);
+        if (place[k] >= 0 && first + turn * kWarpSize < packs)
+          held[k][turn] = to_pack_bits(row[first + turn * kWarpSize]);
     }
 #pragma unroll
     for (int turn = 0; turn < kSums; ++turn)
 #pragma unroll
       for (int k = 0; k < kChoices; ++k) {
-        const Pack<T, N> p = held_pack<T, N>(held[k][turn]);
+        const Pack<T, N> p = from_pack_bits<T, N>(held[k][turn]);
 #pragma unroll
         for (int i = 0; i < N; ++i) sum[turn][i] += weight[k] * value_of(p.at[i]);
       }
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-bool in_packs(int64_t width) {
+bool is_multiple_of_pack(int64_t width) {
   return width % kPack<T> == 0;
 }
 
@@ -237,7 +238,7 @@ void move_rows(Work work, const ExpertBlock& b, PlacedRows placed, void* experts
   if (b.experts * b.count == 0) return;
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_pack<T>(in_packs<T>(width) && aligned(placed.data) && aligned(experts), [&](auto n) {
+    with_pack<T>(is_multiple_of_pack<T>(width) && aligned(placed.data) && aligned(experts), [&](auto n) {
       constexpr int kN = decltype(n)::value;
       launch(expert_rows_kernel<T, kN, kPacks>, warps_for(b.experts * b.count), work.stream, b, placed,
              static_cast<T*>(experts), static_cast<int>(width / kN));
@@ -250,7 +251,7 @@ void move_rows(Work work, const ExpertBlock& b, PlacedRows placed, void* experts
 void order_rows(Work work, const RoutingArrays& r, const void* tokens, PlacedRows rows, int64_t width) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_pack<T>(in_packs<T>(width) && aligned(tokens) && aligned(rows.data), [&](auto n) {
+    with_pack<T>(is_multiple_of_pack<T>(width) && aligned(tokens) && aligned(rows.data), [&](auto n) {
       constexpr int kN = decltype(n)::value;
       const int packs = static_cast<int>(width / kN);
       launch(order_kernel<T, kN>, warps_for((clearing_items(r) + r.tokens) * parts_of(packs, kTurns)), work.stream, r,
@@ -262,7 +263,7 @@ void order_rows(Work work, const RoutingArrays& r, const void* tokens, PlacedRow
 void combine_rows(Work work, const RoutingArrays& r, const Combine& c, int64_t width) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_pack<T>(in_packs<T>(width) && aligned(c.rows.data) && aligned(c.out), [&](auto n) {
+    with_pack<T>(is_multiple_of_pack<T>(width) && aligned(c.rows.data) && aligned(c.out), [&](auto n) {
       constexpr int kN = decltype(n)::value;
       const int packs = static_cast<int>(width / kN);
       launch(r.choices <= kChoices ? combine_kernel<T, kN, true> : combine_kernel<T, kN, false>,
@@ -274,13 +275,14 @@ void combine_rows(Work work, const RoutingArrays& r, const Combine& c, int64_t w
 void combine_rows_backward(Work work, const RoutingArrays& r, const CombineBackward& c, int64_t width) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_pack<T>(in_packs<T>(width) && aligned(c.d_out) && aligned(c.rows.data) && aligned(c.d_rows.data), [&](auto n) {
-      constexpr int kN = decltype(n)::value;
-      const int packs = static_cast<int>(width / kN);
-      const int warps = std::clamp(parts_of(packs, kTurns), 1, kThreads / kWarpSize);
-      launch(combine_backward_kernel<T, kN>, Grid{clearing_items(r) + r.tokens, warps * kWarpSize}, work.stream, r, c,
-             packs);
-    });
+    with_pack<T>(is_multiple_of_pack<T>(width) && aligned(c.d_out) && aligned(c.rows.data) && aligned(c.d_rows.data),
+                 [&](auto n) {
+                   constexpr int kN = decltype(n)::value;
+                   const int packs = static_cast<int>(width / kN);
+                   const int warps = std::clamp(parts_of(packs, kTurns), 1, kThreads / kWarpSize);
+                   launch(combine_backward_kernel<T, kN>, Grid{clearing_items(r) + r.tokens, warps * kWarpSize},
+                          work.stream, r, c, packs);
+                 });
   });
 }
 

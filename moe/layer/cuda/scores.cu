@@ -121,15 +121,15 @@ void weigh(Work work, const Logits& l, const Choice& choice) {
   });
 }
 
-void count_statistics(Work work, const Statistics& of) {
+void count_statistics(Work work, const Statistics& args) {
   with_sums_type(work.dtype, [&](auto zero) {
-    launch(statistics_kernel<decltype(zero)>, Grid{of.experts + 1, kThreads}, work.stream, of);
+    launch(statistics_kernel<decltype(zero)>, Grid{args.experts + 1, kThreads}, work.stream, args);
   });
 }
 
-void gate_backward(Work work, const GateGradient& of, const Logits& d_logits) {
+void gate_backward(Work work, const GateGradient& args, const Logits& d_logits) {
   with_sums_type(work.dtype, [&](auto zero) {
-    launch(gate_backward_kernel<decltype(zero)>, warps_for(d_logits.tokens), work.stream, of, d_logits);
+    launch(gate_backward_kernel<decltype(zero)>, warps_for(d_logits.tokens), work.stream, args, d_logits);
   });
 }
 

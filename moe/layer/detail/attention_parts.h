@@ -38,24 +38,24 @@ HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths);
 std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths widths);
 
 /// Keys and values of one rank or several, or their gradients: (ranks, keys of B L / N_CP tokens, then values).
-struct Gathered {
+struct KeysValuesBlock {
   TensorView all;
   TensorView k, v;  // those of the first rank
 };
 
 /// Keys and values by phase. Without context parallelism, and in a ring's forward, `own` and `gathered` are the same
 /// memory.
-struct HeldKeysValues {
-  HeldKeysValues(const PartSetup& setup, HeadWidths widths);
-  EnumArray<Phase, Gathered, 2> own, gathered;  // of the rank's tokens; of all CP ranks, in their order
+struct KeysValuesBuffers {
+  KeysValuesBuffers(const PartSetup& setup, HeadWidths widths);
+  EnumArray<Phase, KeysValuesBlock, 2> local, gathered;  // of the rank's tokens; of all CP ranks, in their order
   /// In a ring: two places for blocks of other ranks in a pass, and for gradients of blocks from the rank's own tokens.
-  EnumArray<Phase, std::array<Gathered, 2>, 2> received;
-  std::array<Gathered, 2> gradients;
-  EnumArray<Phase, std::vector<KeysValues>, 2> before;  // keys and values of the earlier parts of the samples
+  EnumArray<Phase, std::array<KeysValuesBlock, 2>, 2> received;
+  std::array<KeysValuesBlock, 2> gradients;
+  EnumArray<Phase, std::vector<KeysValues>, 2> earlier_parts;  // keys and values of the earlier parts of the samples
 };
 
 /// Returns the columns of these heads, each `width` wide, or of their key-value heads, each read by `queries` heads.
-inline ShardRange of_heads(ShardRange heads, int64_t width, int64_t queries = 1) {
+inline ShardRange columns_of_heads(ShardRange heads, int64_t width, int64_t queries = 1) {
   return {heads.first / queries * width, heads.count / queries * width, heads.total / queries * width};
 }
 

@@ -33,7 +33,7 @@ struct DispatcherSetup {
   int ranks_per_node = 1;
   int rank = 0;                        // rank of the stage, on node rank / ranks_per_node
   bool equal = true;                   // whether all blocks of all ranks have one size; false in a dropless layer
-  int64_t most_bytes = 0;              // bytes that one exchange sends or receives at most, if blocks are equal
+  int64_t max_bytes = 0;               // bytes that one exchange sends or receives at most, if blocks are equal
   MemorySpace& memory = cpu_memory();  // memory of the blocks; outlives the dispatcher
 };
 

@@ -6,8 +6,8 @@ namespace moe {
 
 int64_t Hierarchy::block_of(const Blocks& blocks) const {
   const int64_t block = blocks.send_bytes.front();
-  require<WrongResult>(block * per_node() * nodes() <= most_bytes, "{} blocks of {} bytes, expected at most {} in all",
-                       per_node() * nodes(), block, most_bytes);
+  require<WrongResult>(block * per_node() * nodes() <= max_bytes, "{} blocks of {} bytes, expected at most {} in all",
+                       per_node() * nodes(), block, max_bytes);
   return block;
 }
 
@@ -15,7 +15,7 @@ Hierarchy split_by_node(const DispatcherSetup& setup, std::string_view dispatche
   require<Unsupported>(setup.equal, "dispatcher {}: blocks are of unequal sizes, expected a capacity factor",
                        dispatcher);
   const int node = setup.rank / setup.ranks_per_node, ep_rank = setup.ep.rank();
-  Hierarchy h{.node = nullptr, .across = nullptr, .most_bytes = setup.most_bytes};
+  Hierarchy h{.node = nullptr, .across = nullptr, .max_bytes = setup.max_bytes};
   h.node = setup.ep.split(node, ep_rank);
   // The split joins ranks with as many peers on their node. If it does not join all, every rank of the group notices.
   const int alike = setup.ep.split(h.per_node(), ep_rank)->size();
@@ -46,14 +46,14 @@ class OneDimensional final : public Dispatcher {
   explicit OneDimensional(const DispatcherSetup& setup)
       : ep_(setup.ep), memory_(setup.memory), ranks_(split_by_node(setup, "1dh")) {
     if (ranks_.flat() || !is_leader()) return;
-    for (Memory* buffer : {&one_, &other_}) *buffer = memory_.allocate(setup.most_bytes * ranks_.per_node());
+    for (Memory* buffer : {&one_, &other_}) *buffer = memory_.allocate(setup.max_bytes * ranks_.per_node());
   }
 
   void exchange(const Blocks& b, CommCall call) override {
     const int64_t block = ranks_.block_of(b);
     if (ranks_.flat()) return ep_.alltoall(b.send, b.receive, block, call);
     const int64_t whole = block * ep_.size();
-    const std::vector<int64_t> own = to_leader(whole), all = of_node(whole);
+    const std::vector<int64_t> own = leader_blocks(whole), all = node_blocks(whole);
     ranks_.node->alltoallv(b.send, own, one_.data(), all, unpaced(call));
     if (is_leader()) exchange_nodes(block, call);
     ranks_.node->alltoallv(other_.data(), all, b.receive, own, unpaced(call));
@@ -62,12 +62,12 @@ class OneDimensional final : public Dispatcher {
  private:
   bool is_leader() const { return ranks_.node->rank() == 0; }
   /// Returns the bytes that go to each rank of the node: all to the leader.
-  std::vector<int64_t> to_leader(int64_t bytes) const {
+  std::vector<int64_t> leader_blocks(int64_t bytes) const {
     std::vector<int64_t> blocks(ranks_.per_node());
     blocks.front() = bytes;
     return blocks;
   }
-  std::vector<int64_t> of_node(int64_t bytes) const {
+  std::vector<int64_t> node_blocks(int64_t bytes) const {
     return std::vector<int64_t>(static_cast<size_t>(ranks_.per_node()), is_leader() ? bytes : 0);
   }
 
@@ -99,7 +99,7 @@ class TwoDimensional final : public Dispatcher {
   explicit TwoDimensional(const DispatcherSetup& setup)
       : ep_(setup.ep), memory_(setup.memory), ranks_(split_by_node(setup, "2dh")) {
     if (ranks_.flat()) return;
-    for (Memory* buffer : {&packed_, &received_}) *buffer = memory_.allocate(setup.most_bytes);
+    for (Memory* buffer : {&packed_, &received_}) *buffer = memory_.allocate(setup.max_bytes);
   }
 
   void exchange(const Blocks& b, CommCall call) override {

@@ -12,7 +12,7 @@ namespace moe {
 struct Hierarchy {
   std::unique_ptr<Communicator> node;    // this rank's EP peers on its node, itself included
   std::unique_ptr<Communicator> across;  // the ranks at its position on every node
-  int64_t most_bytes = 0;                // bytes that an exchange sends at most
+  int64_t max_bytes = 0;                 // bytes that an exchange sends at most
   int per_node() const { return node->size(); }
   int nodes() const { return across->size(); }
   /// Returns whether there is one node, or one peer per node: then there are no separate steps.

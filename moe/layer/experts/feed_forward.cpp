@@ -28,9 +28,9 @@ struct Run {
 struct Place {
   int64_t begin = 0, step = 0;
 };
-Place own(const Run& run) { return {run.at, run.step}; }           // where the experts compute
-Place in_chunk(const Run& run) { return {run.packed, run.rows}; }  // in a packed chunk
-Place in_front(const Run& run) { return {0, run.rows}; }           // in memory that serves one run
+Place compute_place(const Run& run) { return {run.at, run.step}; }    // where the experts compute
+Place chunk_place(const Run& run) { return {run.packed, run.rows}; }  // in a packed chunk
+Place front_place(const Run& run) { return {0, run.rows}; }           // in memory that serves one run
 
 class FeedForward final : public Expert {
  public:
@@ -58,9 +58,9 @@ class FeedForward final : public Expert {
   void reserve(int64_t rows) override {
     reserved_.clear();
     if (fp8_) fp8_->reserve(rows);
-    after_ = make(Lifetime::kept, "after", 1, rows).at.front();
-    before_ = make(Lifetime::kept, "before", inputs_, rows);
-    d_before_ = make(Lifetime::moe_backward, "gradient before", inputs_, rows);
+    activated_ = make(Lifetime::kept, "after", 1, rows).at.front();
+    pre_activation_ = make(Lifetime::kept, "before", inputs_, rows);
+    d_pre_activation_ = make(Lifetime::moe_backward, "gradient before", inputs_, rows);
     passed_ = 0;
   }
 
@@ -68,18 +68,21 @@ class FeedForward final : public Expert {
     begin_rows(rows);
     for_each_run(rows, [&](const Run& run) {
       const int64_t h = hidden_.count, m = model_dim_;
-      const Factor x = factor(rows_at(input, run, own(run)), run.step * m, Lifetime::moe_forward);
+      const Factor x = factor(rows_at(input, run, compute_place(run)), run.step * m, Lifetime::moe_forward);
       for_inputs(run, [&](size_t i, bool all) {
-        by_weight(x, run, i, rows_at(before_.at[i], run, own(run)), Into::overwrite, run.step * h, all);
+        multiply_by_weight(x, run, i, rows_at(pre_activation_.at[i], run, compute_place(run)), Into::overwrite,
+                           run.step * h, all);
       });
       for (size_t i = 0; biases_ && i < inputs_; ++i)
-        biases_->add(bias(read_, i, run.first), rows_at(before_.at[i], run, own(run)), {run.count, 0, h, run.step * h});
-      for_each_block(run, own(run),
-                     [&](Rows in, Rows) { act_.forward(math_, rows_of(before_.at, in), rows_of(after_, in)); });
-      by_weight(factor(rows_at(after_, run, own(run)), run.step * h, Lifetime::moe_forward), run, inputs_,
-                rows_at(output, run, in_chunk(run)), Into::overwrite, run.rows * m);
+        biases_->add(bias(read_, i, run.first), rows_at(pre_activation_.at[i], run, compute_place(run)),
+                     {run.count, 0, h, run.step * h});
+      for_each_block(run, compute_place(run), [&](Rows in, Rows) {
+        act_.forward(math_, rows_of(pre_activation_.at, in), rows_of(activated_, in));
+      });
+      multiply_by_weight(factor(rows_at(activated_, run, compute_place(run)), run.step * h, Lifetime::moe_forward), run,
+                         inputs_, rows_at(output, run, chunk_place(run)), Into::overwrite, run.rows * m);
       if (biases_)
-        biases_->add(bias(read_, inputs_, run.first), own_columns(output, run, in_chunk(run)),
+        biases_->add(bias(read_, inputs_, run.first), shard_columns(output, run, chunk_place(run)),
                      {run.count, 0, out_columns_.count, run.rows * m});
     });
   }
@@ -87,17 +90,20 @@ class FeedForward final : public Expert {
   // The tensors between both halves of a run stay in cache.
   void backward(const ExpertPass& pass, TensorView gradients, Into into) override {
     for_each_run(pass.rows, [&](const Run& run) {
-      input_gradients(run, pass, in_chunk(run), in_front(run));
-      weight_gradients(run, pass, in_chunk(run), in_front(run), gradients, into);
+      input_gradients(run, pass, chunk_place(run), front_place(run));
+      weight_gradients(run, pass, chunk_place(run), front_place(run), gradients, into);
     });
   }
 
   void backward_inputs(const ExpertPass& pass) override {
-    for_each_run(pass.rows, [&](const Run& run) { input_gradients(run, pass, own(run), own(run)); });
+    for_each_run(pass.rows,
+                 [&](const Run& run) { input_gradients(run, pass, compute_place(run), compute_place(run)); });
   }
 
   void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) override {
-    for_each_run(pass.rows, [&](const Run& run) { weight_gradients(run, pass, own(run), own(run), gradients, into); });
+    for_each_run(pass.rows, [&](const Run& run) {
+      weight_gradients(run, pass, compute_place(run), compute_place(run), gradients, into);
+    });
   }
 
   std::vector<Parameter> parameters(TensorView gradients) override {
@@ -138,47 +144,49 @@ class FeedForward final : public Expert {
   // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.
   void input_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d) {
     const int64_t h = hidden_.count, m = model_dim_;
-    by_transpose(factor(rows_at(pass.d_output, run, dy), dy.step * m, Lifetime::moe_backward), run, inputs_,
-                 rows_at(d_before_.at[0], run, d), Into::overwrite, d.step * h);
-    for_each_block(run, d,
-                   [&](Rows in, Rows at) { act_.backward(math_, rows_of(before_.at, in), rows_of(d_before_.at, at)); });
+    multiply_by_transpose(factor(rows_at(pass.d_output, run, dy), dy.step * m, Lifetime::moe_backward), run, inputs_,
+                          rows_at(d_pre_activation_.at[0], run, d), Into::overwrite, d.step * h);
+    for_each_block(run, d, [&](Rows in, Rows at) {
+      act_.backward(math_, rows_of(pre_activation_.at, in), rows_of(d_pre_activation_.at, at));
+    });
     for (size_t i = 0; i < inputs_; ++i)
-      by_transpose(factor(rows_at(d_before_.at[i], run, d), d.step * h, Lifetime::moe_backward), run, i,
-                   rows_at(pass.d_input, run, in_chunk(run)), i == 0 ? Into::overwrite : Into::add, run.rows * m);
+      multiply_by_transpose(factor(rows_at(d_pre_activation_.at[i], run, d), d.step * h, Lifetime::moe_backward), run,
+                            i, rows_at(pass.d_input, run, chunk_place(run)), i == 0 ? Into::overwrite : Into::add,
+                            run.rows * m);
   }
 
   // Computes the parameters' gradients from the gradients that input_gradients left at `d`.
   void weight_gradients(const Run& run, const ExpertPass& pass, Place dy, Place d, TensorView gradients, Into into) {
     const int64_t h = hidden_.count, m = model_dim_;
-    multiply(transpose(rows_at(after_, run, own(run))), rows_at(pass.d_output, run, dy),
+    multiply(transpose(rows_at(activated_, run, compute_place(run))), rows_at(pass.d_output, run, dy),
              matrix(weight(gradients, inputs_, run.first)), into, {run.count, run.step * h, dy.step * m, size()});
     if (biases_)
-      biases_->gradient(own_columns(pass.d_output, run, dy), bias(gradients, inputs_, run.first), into,
+      biases_->gradient(shard_columns(pass.d_output, run, dy), bias(gradients, inputs_, run.first), into,
                         {run.count, 0, dy.step * m, out_columns_.count});
     for_inputs(run, [&](size_t i, bool all) {
       Batch batch{run.count, run.step * m, d.step * h, size()};
-      if (all) batch = {static_cast<int64_t>(inputs_), 0, d_before_.step, start(1, 0)};
-      multiply(transpose(rows_at(pass.input, run, own(run))), rows_at(d_before_.at[i], run, d),
+      if (all) batch = {static_cast<int64_t>(inputs_), 0, d_pre_activation_.step, start(1, 0)};
+      multiply(transpose(rows_at(pass.input, run, compute_place(run))), rows_at(d_pre_activation_.at[i], run, d),
                matrix(weight(gradients, i, run.first)), into, batch);
     });
     for (size_t i = 0; biases_ && i < inputs_; ++i)
-      biases_->gradient(rows_at(d_before_.at[i], run, d), bias(gradients, i, run.first), into,
+      biases_->gradient(rows_at(d_pre_activation_.at[i], run, d), bias(gradients, i, run.first), into,
                         {run.count, 0, d.step * h, h});
   }
 
   // The inputs of an activation, or its output: (rows, H / N_ESP) each, `step` elements apart. The step depends on the
   // size of the memory, not on the rows: a product with another step counts as a new shape, whose algorithms are timed.
-  struct Inside {
+  struct HiddenTensors {
     std::vector<TensorView> at;
     int64_t step = 0;
   };
-  Inside make(Lifetime lifetime, std::string_view name, size_t count, int64_t rows) {
+  HiddenTensors make(Lifetime lifetime, std::string_view name, size_t count, int64_t rows) {
     constexpr int64_t kAligned = 8;  // elements: 16 bytes of the shortest ones
     const int64_t parts = static_cast<int64_t>(count), least = (rows * hidden_.count + kAligned - 1) / kAligned;
-    reserved_.push_back(memory_.of(lifetime).at_least(fmt::format("{}{}", prefix_, name), parts * least * kAligned,
-                                                      weights_.view().dtype(), math_.memory()));
+    reserved_.push_back(memory_.store(lifetime).grow_to(fmt::format("{}{}", prefix_, name), parts * least * kAligned,
+                                                        weights_.view().dtype(), math_.memory()));
     const TensorView all = reserved_.back()->view();
-    Inside inside{{}, all.elements() / parts / kAligned * kAligned};
+    HiddenTensors inside{{}, all.elements() / parts / kAligned * kAligned};
     for (int64_t i = 0; i < parts; ++i) inside.at.push_back(all.part(i * inside.step, {rows, hidden_.count}));
     return inside;
   }
@@ -189,21 +197,22 @@ class FeedForward final : public Expert {
     int64_t step;
   };
   Factor factor(const Matrix& rows, int64_t step, Lifetime phase) {
-    if (fp8_) fp8_->take(rows, phase);
+    if (fp8_) fp8_->round_rows(rows, phase);
     return {rows, step};
   }
 
   // Computes out = x W with weight i of a run's experts; the next expert's output is out_step elements further on.
   // `all_inputs`: with all weights of one expert before the activation.
-  void by_weight(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step,
-                 bool all_inputs = false) {
+  void multiply_by_weight(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step,
+                          bool all_inputs = false) {
     if (fp8_) return fp8_->multiply(index(i, run.first), false, out, into);
     Batch batch{run.count, x.step, size(), out_step};
-    if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), before_.step};
+    if (all_inputs) batch = {static_cast<int64_t>(inputs_), 0, start(1, 0), pre_activation_.step};
     multiply(x.rows, matrix(weight(read_, i, run.first)), out, into, batch);
   }
   // Computes out = x W^T, or adds it, in the same way.
-  void by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into, int64_t out_step) {
+  void multiply_by_transpose(const Factor& x, const Run& run, size_t i, const Matrix& out, Into into,
+                             int64_t out_step) {
     if (fp8_) return fp8_->multiply(index(i, run.first), true, out, into);
     multiply(x.rows, transpose(matrix(weight(read_, i, run.first))), out, into, {run.count, x.step, size(), out_step});
   }
@@ -211,9 +220,9 @@ class FeedForward final : public Expert {
   // Rounds the weights when a pass begins, of which each row comes once.
   void begin_rows(std::span<const Rows> rows) {
     for (size_t i = 0; fp8_ && passed_ == 0 && i <= inputs_; ++i)
-      for (int64_t e = 0; e < experts_.count; ++e) fp8_->keep(index(i, e), matrix(weight(read_, i, e)));
+      for (int64_t e = 0; e < experts_.count; ++e) fp8_->round_weight(index(i, e), matrix(weight(read_, i, e)));
     for (const Rows& of : rows) passed_ += of.count();
-    if (passed_ >= after_.size(0)) passed_ = 0;
+    if (passed_ >= activated_.size(0)) passed_ = 0;
   }
 
   // Products of a layer with a capacity have the same few shapes in every pass.
@@ -243,7 +252,7 @@ class FeedForward final : public Expert {
     return matrix(rows_of(t, {place.begin, place.begin + run.rows}));
   }
   // Returns this shard's share of W2's columns.
-  Matrix own_columns(TensorView t, const Run& run, Place place) const {
+  Matrix shard_columns(TensorView t, const Run& run, Place place) const {
     return columns(rows_of(t, {place.begin, place.begin + run.rows}), out_columns_.first, out_columns_.count);
   }
 
@@ -294,8 +303,8 @@ class FeedForward final : public Expert {
   Weight weights_;   // weight after weight, W2 last, each for all local experts; biases likewise
   TensorView read_;  // the weights that tasks read: weights_, or a copy
   std::vector<std::shared_ptr<const Tensor>> reserved_;  // the memory of the following three:
-  Inside before_, d_before_;                             // stored; of one run's chunk, or stored if halved
-  TensorView after_;                                     // (rows, H / N_ESP), stored
+  HiddenTensors pre_activation_, d_pre_activation_;      // stored; of one run's chunk, or stored if halved
+  TensorView activated_;                                 // (rows, H / N_ESP), stored
   std::optional<RowBias> biases_;                        // none if there are no biases
   std::optional<Fp8Products> fp8_;                       // none: products use the weights as they are
   int64_t passed_ = 0;                                   // rows of the present pass so far

@@ -93,7 +93,7 @@ GateProjection::GateProjection(const PartSetup& setup, int64_t width) : math_(se
   weights_ = setup.weight("gate projection", {width, m}, dtype);
   d_weights_ = setup.weight("gate projection's gradient", {width, m}, dtype);
   const auto make = [&](Lifetime lifetime, std::string_view name, int64_t columns) {
-    return memory_.of(lifetime).tensor(name, {tokens, columns}, dtype, math_.memory());
+    return memory_.store(lifetime).tensor(name, {tokens, columns}, dtype, math_.memory());
   };
   products_ = make(Lifetime::kept, "gate products", width);
   d_products_ = make(Lifetime::dense_backward, "gate products", width);

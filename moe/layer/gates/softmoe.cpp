@@ -16,8 +16,8 @@ class SoftMoeGate final : public Gate {
   explicit SoftMoeGate(const PartSetup& setup)
       : rows_(setup.rank.experts.total * capacity_rows(setup.rank.shape)),
         logits_(setup, rows_),
-        most_(static_cast<size_t>(rows_)),
-        sum_(most_) {
+        max_(static_cast<size_t>(rows_)),
+        sum_(max_) {
     fill_weight(logits_.weight(kGateWeight), setup.rank.model_dim(), setup.seed);
   }
 
@@ -61,14 +61,14 @@ class SoftMoeGate final : public Gate {
   }
 
   void softmax_of_columns(const T* logits, T* out, int64_t tokens) {
-    std::copy_n(logits, rows_, most_.begin());
+    std::copy_n(logits, rows_, max_.begin());
     const auto each = [&](auto body) {
       for (int64_t i = 0; i < tokens * rows_; i += rows_)
         for (int64_t s = 0; s < rows_; ++s) body(i + s, static_cast<size_t>(s));
     };
-    each([&](int64_t i, size_t s) { most_[s] = std::max(most_[s], logits[i]); });
+    each([&](int64_t i, size_t s) { max_[s] = std::max(max_[s], logits[i]); });
     std::ranges::fill(sum_, T(0));
-    each([&](int64_t i, size_t s) { sum_[s] += out[i] = std::exp(logits[i] - most_[s]); });
+    each([&](int64_t i, size_t s) { sum_[s] += out[i] = std::exp(logits[i] - max_[s]); });
     each([&](int64_t i, size_t s) { out[i] /= sum_[s]; });
   }
 
@@ -86,7 +86,7 @@ class SoftMoeGate final : public Gate {
 
   int64_t rows_;  // rows of all experts
   GateProjection logits_;
-  std::vector<T> most_, sum_;  // largest logit and sum of exponentials of each row, over a group's tokens
+  std::vector<T> max_, sum_;  // largest logit and sum of exponentials of each row, over a group's tokens
 };
 
 }  // namespace

@@ -51,7 +51,7 @@ class MaskedOrder final : public Order {
     }
   }
 
-  static Matrix of_group(const Routing& routing, TensorView tokens, const Cell& cell) {
+  static Matrix group_rows(const Routing& routing, TensorView tokens, const Cell& cell) {
     const int64_t width = tokens.size(1);
     return matrix(tokens.part(cell.group * routing.group_tokens * width, {routing.group_tokens, width}));
   }
@@ -62,7 +62,7 @@ class MaskedOrder final : public Order {
       const TensorView mask = dense(routing, cell);
       masks_->spread(routing, cell, values, mask);
       for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
-        math_.gemm(transpose(columns(mask, first, run.rows)), of_group(routing, tokens, cell), run);
+        math_.gemm(transpose(columns(mask, first, run.rows)), group_rows(routing, tokens, cell), run);
       });
     });
   }
@@ -74,7 +74,7 @@ class MaskedOrder final : public Order {
       const TensorView mask = dense(routing, cell);
       masks_->spread(routing, cell, values, mask);
       for_each_run(rows, cell, out.size(1), [&](Matrix run, int64_t first) {
-        math_.gemm(columns(mask, first, run.rows), run, of_group(routing, out, cell), Into::add);
+        math_.gemm(columns(mask, first, run.rows), run, group_rows(routing, out, cell), Into::add);
       });
     });
   }
@@ -86,7 +86,7 @@ class MaskedOrder final : public Order {
     for_each_cell(routing, rows.layout, [&](const Cell& cell) {
       const TensorView products = dense(routing, cell);
       for_each_run(rows, cell, tokens.size(1), [&](Matrix run, int64_t first) {
-        math_.gemm(of_group(routing, tokens, cell), transpose(run), columns(products, first, run.rows));
+        math_.gemm(group_rows(routing, tokens, cell), transpose(run), columns(products, first, run.rows));
       });
       masks_->pick(routing, cell, products, out);
     });

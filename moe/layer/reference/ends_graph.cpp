@@ -29,7 +29,7 @@ at::Tensor EndsGraph::embed(int micro_batch) const {
     std::vector<int32_t> places_of(tokens.numel());
     const LayerCase part = part_case(shape_, micro_batch % static_cast<int>(layer_.parts));
     for (size_t t = 0; t < places_of.size(); ++t)
-      places_of[t] = static_cast<int32_t>(in_samples(part, static_cast<int64_t>(t)) % layer_.seq);
+      places_of[t] = static_cast<int32_t>(sample_order_index(part, static_cast<int64_t>(t)) % layer_.seq);
     const at::Tensor places = indices(places_of);
     embedded = embedded + weights_.at("places").index_select(0, places);
   }

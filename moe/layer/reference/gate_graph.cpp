@@ -25,8 +25,8 @@ std::vector<int32_t> choose(const double* logits, int64_t experts, int64_t top_k
   return order;
 }
 
-bool as_good(std::span<const int32_t> other, std::span<const int32_t> own, const double* logits, int64_t experts,
-             double margin) {
+bool is_as_good(std::span<const int32_t> other, std::span<const int32_t> own, const double* logits, int64_t experts,
+                double margin) {
   for (size_t c = 0; c < own.size(); ++c) {
     if (other[c] < 0 || other[c] >= experts || std::count(other.begin(), other.end(), other[c]) != 1) return false;
     if (logits[other[c]] < logits[own[c]] - margin) return false;
@@ -50,7 +50,7 @@ std::vector<int32_t> top_k_choices(const GateGraphInputs& in, const at::Tensor& 
     std::vector<int32_t> own = choose(row, experts, top_k);
     if (!in.preferred.empty()) {
       const auto other = in.preferred.subspan(static_cast<size_t>(t * top_k), static_cast<size_t>(top_k));
-      if (as_good(other, own, row, experts, margin)) own.assign(other.begin(), other.end());
+      if (is_as_good(other, own, row, experts, margin)) own.assign(other.begin(), other.end());
     }
     all.insert(all.end(), own.begin(), own.end());
   }

@@ -69,14 +69,18 @@ class SampleOrder {
     if (c.parallel.cp == 1) return;
     std::vector<int32_t> samples(c.parallel.replicas() * mp_tokens(c)), ranks(samples.size());
     for (size_t token = 0; token < samples.size(); ++token) {
-      samples[token] = static_cast<int32_t>(in_samples(c, static_cast<int64_t>(token)));
+      samples[token] = static_cast<int32_t>(sample_order_index(c, static_cast<int64_t>(token)));
       ranks[samples[token]] = static_cast<int32_t>(token);
     }
     of_token_ = indices(samples);
     token_of_ = indices(ranks);
   }
-  Tensor of_samples(const Tensor& rows) const { return token_of_.defined() ? rows.index_select(0, token_of_) : rows; }
-  Tensor of_ranks(const Tensor& rows) const { return of_token_.defined() ? rows.index_select(0, of_token_) : rows; }
+  Tensor to_sample_order(const Tensor& rows) const {
+    return token_of_.defined() ? rows.index_select(0, token_of_) : rows;
+  }
+  Tensor to_rank_order(const Tensor& rows) const {
+    return of_token_.defined() ? rows.index_select(0, of_token_) : rows;
+  }
 
  private:
   Tensor of_token_, token_of_;  // undefined: both orders are equal
@@ -130,10 +134,10 @@ GraphOutputs run_graph(const LayerCase& c, const GraphInputs& in, const LayerCho
   const auto& w = in.weights;
   const bool post = l.norm == Norm::post_layernorm;
   const SampleOrder order(c);
-  std::vector<Tensor> read = in.before;
+  std::vector<Tensor> read = in.earlier_parts;
   read.push_back(in.input);
-  for (Tensor& part : read) part = order.of_samples(post ? part : norm_graph(l, part, w, kNormGain1));
-  Tensor hidden = order.of_ranks(attention_of_part(l, read, w));
+  for (Tensor& part : read) part = order.to_sample_order(post ? part : norm_graph(l, part, w, kNormGain1));
+  Tensor hidden = order.to_rank_order(attention_of_part(l, read, w));
   if (l.residual) hidden = hidden + in.input;
   if (post) hidden = norm_graph(l, hidden, w, kNormGain1);
   const Tensor normed = post ? hidden : norm_graph(l, hidden, w, kNormGain2);

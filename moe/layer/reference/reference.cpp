@@ -66,7 +66,7 @@ struct Stack {
 int64_t longest_sum(const Stack& stack, int64_t tokens) {
   int64_t longest = tokens * stack.micro_batches;
   for (int i = 0; i < stack.layers; ++i) {
-    const LayerShape& l = stack.cases.of(i).layer;
+    const LayerShape& l = stack.cases.at(i).layer;
     longest = std::max({longest, l.model_dim, attention_width(l), l.hidden, l.shared_hidden});
   }
   return longest;
@@ -89,7 +89,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
   for (int micro_batch = 0; micro_batch < stack.micro_batches; ++micro_batch) {
     at::Tensor flowing;
     for (size_t l = 0; l < reference.size(); ++l) {
-      const LayerCase shape = part_case(stack.cases.of(static_cast<int>(l)), micro_batch % stack.parts());
+      const LayerCase shape = part_case(stack.cases.at(static_cast<int>(l)), micro_batch % stack.parts());
       GraphInputs in = graph_inputs(shape, seed_of(stack, l, micro_batch));
       if (micro_batch == 0) {
         weights[l] = in.weights;
@@ -103,7 +103,7 @@ StackReference run_layers(const Stack& stack, const ChoicesOf& choices, EndsGrap
       else
         in.input.set_requires_grad(true);
       in.input.retain_grad();
-      in.before.assign(inputs[l].end() - shape.part, inputs[l].end());
+      in.earlier_parts.assign(inputs[l].end() - shape.part, inputs[l].end());
       inputs[l].push_back(in.input);
       if (l + 1 < reference.size() || ends != nullptr) in.output_gradient = at::Tensor();
       GraphOutputs out = run_graph(shape, in, choices ? choices(static_cast<int>(l), micro_batch) : LayerChoices());

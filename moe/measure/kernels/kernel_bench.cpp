@@ -108,7 +108,7 @@ void KernelBench::run(std::span<const Kernel> group) {
   std::vector<const Kernel*> open;
   for (const Kernel& kernel : group)
     if (const CaseRecord* known = writer_.find(kernel.key()))
-      least_s_[kernel.key()] = known->summary.number("least_s", known->key);
+      min_seconds_[kernel.key()] = known->summary.number("least_s", known->key);
     else
       open.push_back(&kernel);
   interleave_repetitions();
@@ -140,7 +140,8 @@ void KernelBench::run(std::span<const Kernel> group) {
       warm.add(*kernel, run_warm).Repetitions(repetitions_)->UseManualTime()->Iterations(1);
   warm.run();
   for (const Kernel* kernel : open)
-    if (const auto& seconds = timed.seconds(*kernel); !seconds.empty()) least_s_[kernel->key()] = quantile(seconds, 0);
+    if (const auto& seconds = timed.seconds(*kernel); !seconds.empty())
+      min_seconds_[kernel->key()] = quantile(seconds, 0);
   for (const Kernel& kernel : group) record(kernel, wrong[kernel.key()], {timed.seconds(kernel), warm.seconds(kernel)});
 }
 
@@ -149,15 +150,15 @@ void KernelBench::record(const Kernel& kernel, const WrongElements& wrong, const
     records_.push_back(*known);
     return;
   }
-  records_.push_back(record_of(kernel, wrong, samples, least(kernel.bound)));
+  records_.push_back(record_of(kernel, wrong, samples, min_seconds(kernel.bound)));
   writer_.append(records_.back());
 }
 
-double KernelBench::least(const KernelBound& bound) const {
+double KernelBench::min_seconds(const KernelBound& bound) const {
   double sum = 0;
   for (const std::string& key : bound.kernels) {
-    const auto known = least_s_.find(key);
-    if (known == least_s_.end()) return 0;  // a kernel of the bound had a wrong result
+    const auto known = min_seconds_.find(key);
+    if (known == min_seconds_.end()) return 0;  // a kernel of the bound had a wrong result
     sum += known->second;
   }
   return sum;

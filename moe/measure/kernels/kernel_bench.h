@@ -58,12 +58,12 @@ class KernelBench {
 
  private:
   void record(const Kernel& kernel, const WrongElements& wrong, const KernelSamples& samples);
-  double least(const KernelBound& bound) const;
+  double min_seconds(const KernelBound& bound) const;
 
   RecordWriter& writer_;
   int repetitions_;
   std::vector<CaseRecord> records_;
-  std::map<std::string, double> least_s_;  // by key: smallest seconds
+  std::map<std::string, double> min_seconds_;  // by key: smallest seconds
 };
 
 }  // namespace moe::measure

@@ -23,7 +23,7 @@ void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool
   const double dilation = run.dilation.factor;
   run.task_s.clear();
   for (const Task& task : run.plan.tasks())
-    run.task_s.push_back(median(in_step ? seconds_by_pass(passes, task, machines, in_step_seconds)
+    run.task_s.push_back(median(in_step ? seconds_by_pass(passes, task, machines, lockstep_seconds)
                                         : seconds_by_pass(passes, task, machines, own)) /
                          dilation);
   run.forward_s = std::move(passes.forward_s);
@@ -68,7 +68,7 @@ double disturbance(const MeasuredRun& run) {
 }
 
 int passes_in(double seconds, double pass_s) {
-  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMostPasses})) : kPasses;
+  return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMaxPasses})) : kPasses;
 }
 
 double overrun_share(const MeasuredRun& run) {
@@ -80,18 +80,18 @@ bool disturbed(const MeasuredRun& run) {
   return overrun_share(run) > kOverrunLimit || disturbance(run) > kUneven;
 }
 
-bool TimeLimit::exceeded(Device& device, Communicator& everyone, Stream& stream) const {
-  if (most_s_ <= 0) return false;
-  double late = now_s() - begin_s_ > most_s_ ? 1 : 0;
-  sum_over_ranks({&late, 1}, device, everyone, {stream, {}, "time of passes"});
+bool TimeLimit::exceeded(Device& device, Communicator& world_comm, Stream& stream) const {
+  if (max_s_ <= 0) return false;
+  double late = now_s() - begin_s_ > max_s_ ? 1 : 0;
+  sum_over_ranks({&late, 1}, device, world_comm, {stream, {}, "time of passes"});
   return late > 0;
 }
 
 bool TimeLimit::exceeded(World& world) const {
-  if (most_s_ <= 0) return false;
+  if (max_s_ <= 0) return false;
   const std::vector<double> own{now_s() - begin_s_};
-  const auto all = gather(world, std::vector(world.here().size(), own));
-  return std::ranges::any_of(all, [&](const auto& rank) { return rank.front() > most_s_; });
+  const auto all = gather(world, std::vector(world.local_ranks().size(), own));
+  return std::ranges::any_of(all, [&](const auto& rank) { return rank.front() > max_s_; });
 }
 
 }  // namespace moe::measure

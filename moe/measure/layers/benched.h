@@ -39,7 +39,7 @@ struct PackedPlan {
   std::vector<RankTimes> unpaced = {};  // for each unpaced pass, from which the dilation is chosen
 };
 
-struct Benched {
+struct BenchedRun {
   std::vector<PackedPlan> plans;  // entry i has 2^i times as many experts per device; `current` is the one that runs
   size_t current = 0;
   std::optional<PackingController> controller;  // empty: experts don't move
@@ -77,14 +77,14 @@ class TimeLimit {
  public:
   TimeLimit() = default;
   /// Starts now. `most_s` 0: no limit.
-  explicit TimeLimit(double most_s) : most_s_(most_s), begin_s_(now_s()) {}
+  explicit TimeLimit(double max_s) : max_s_(max_s), begin_s_(now_s()) {}
   /// Returns whether the limit is exceeded on any rank. All ranks must call it, on their own threads.
-  bool exceeded(Device& device, Communicator& everyone, Stream& stream) const;
+  bool exceeded(Device& device, Communicator& world_comm, Stream& stream) const;
   /// The same for callers outside of World::run. All processes must call it.
   bool exceeded(World& world) const;
 
  private:
-  double most_s_ = 0, begin_s_ = 0;
+  double max_s_ = 0, begin_s_ = 0;
 };
 
 }  // namespace moe::measure

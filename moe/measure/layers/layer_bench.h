@@ -21,29 +21,29 @@ namespace moe::measure {
 /// A function that inspects the ranks of this process, in rank order, after they ran a plan.
 using Inspection = std::function<void(World&, std::span<RankRun* const>, const Plan&)>;
 
-inline constexpr int kPasses = 5, kMostPasses = 100, kFewestPasses = 3;
-inline constexpr double kTimedS = 1;      // seconds to fill with timed passes if passes are short
-inline constexpr double kMostTimedS = 2;  // limit for a layer's timed passes if a command times many layers
-/// Returns the number of passes of `pass_s` seconds that fill `seconds`, from kPasses to kMostPasses.
+inline constexpr int kPasses = 5, kMaxPasses = 100, kMinPasses = 3;
+inline constexpr double kTimedS = 1;     // seconds to fill with timed passes if passes are short
+inline constexpr double kMaxTimedS = 2;  // limit for a layer's timed passes if a command times many layers
+/// Returns the number of passes of `pass_s` seconds that fill `seconds`, from kPasses to kMaxPasses.
 int passes_in(double seconds, double pass_s);
 
 struct LayerBenchSettings {
   bool emulated = true;  // true: a proxy runs, paced by the plan's modelled times; false: the plan itself runs unpaced
   int iterations = kPasses;
-  double fill_s = 0;        // more iterations run until all plans together take this many seconds
-  double most_timed_s = 0;  // seconds after which kFewestPasses are enough, even if disturbed; 0: no limit
+  double fill_s = 0;       // more iterations run until all plans together take this many seconds
+  double max_timed_s = 0;  // seconds after which kMinPasses are enough, even if disturbed; 0: no limit
   uint64_t seed = 1;
   double timeout_s = 60;
   bool check_only = false;
   /// Each pass is also timed as a replayed graph (Executor::record); only for unpaced layers with a GPU per rank.
   bool graphs = false;
-  bool profile = false;  // one additional pass of each plan is marked for a profiler (moe/device/profiled.h)
-  bool in_step = false;  // for serial plans: each task begins on all ranks together (rank_run.h)
+  bool profile = false;      // one additional pass of each plan is marked for a profiler (moe/device/profiled.h)
+  bool is_lockstep = false;  // for serial plans: each task begins on all ranks together (rank_run.h)
   Workload workload = Workload();
-  double most_reference_flops = 2e11;  // larger layers are verified by a smaller one; about 10 s on a core
-  BenchRanks ranks = {};               // all processes must pass the same plans
-  Drag drag = {};                      // tasks that are slowed on purpose; only for ranks on the CPU
-  TrainingSettings training = {};      // for plans with a vocabulary, whose timed passes are training steps
+  double max_reference_flops = 2e11;  // larger layers are verified by a smaller one; about 10 s on a core
+  BenchRanks ranks = {};              // all processes must pass the same plans
+  InjectedSlowdown injected = {};     // tasks that are slowed on purpose; only for ranks on the CPU
+  TrainingSettings training = {};     // for plans with a vocabulary, whose timed passes are training steps
   /// Called with the ranks of every schedule before they are verified, after two passes of the plan and
   /// finish_gradients.
   Inspection inspect = {};
@@ -68,20 +68,20 @@ struct MeasuredRun {
   std::vector<std::vector<double>> exposed_s, overlap;  // [iteration][rank]: Overlap's exposed_s, efficiency
   std::vector<std::vector<double>> working_s;           // [iteration][rank]: working_seconds (overlap.h)
   std::vector<std::vector<double>> replayed_s;          // [iteration][rank], of replayed graphs; empty without graphs
-  std::vector<double> task_s;             // by task id, median over iterations of own_seconds or in_step_seconds
+  std::vector<double> task_s;             // by task id, median over iterations of own_seconds or lockstep_seconds
   int median_rank = 0;                    // slowest rank of the iteration whose total is the median
   std::vector<TaskTime> median_tasks;     // that iteration on that rank; tasks of other stages on their first ranks
   RankTimes median_ranks;                 // that iteration on all ranks, from the start of each machine's first rank
   int64_t overruns = 0, paced_tasks = 0;  // over all ranks and timed iterations
   int repeats = 0;                        // number of times that passes were discarded because they were disturbed
-  bool out_of_time = false;               // there are fewer passes, or disturbed ones, because of most_timed_s
+  bool out_of_time = false;               // there are fewer passes, or disturbed ones, because of max_timed_s
   double core_slowdown = 0;               // relative to the cores' best (CoreTimes); 0: unknown, as for paced passes
   RoutingLoad load;                       // of the first layer, in the last pass before the verification
   double peak_bytes = 0;                  // peak bytes of a rank's Tensors, mean over ranks
   double worst_error = 0;                 // largest error of the verification, relative to the maximum norm
   std::string worst_tensor;
   double states_bytes = 0;            // bytes of the optimizer's states on a rank, mean over ranks
-  double proven_tokens = 0;           // tokens of the verified layer, which may be a smaller one (most_reference_flops)
+  double proven_tokens = 0;           // tokens of the verified layer, which may be a smaller one (max_reference_flops)
   std::vector<double> losses;         // of a model: for each step
   double held_out_loss = 0;           // of a model, after the last step
   std::vector<PackedSteps> packings;  // empty without online packing; the other fields describe the last packing

@@ -69,7 +69,7 @@ std::vector<MachineTimes> times_on_machines(const Task& task, const RankTimes& r
   return all;
 }
 
-double from_last_start(const std::vector<TaskTime>& ranks) {
+double seconds_from_last_start(const std::vector<TaskTime>& ranks) {
   const double start = std::ranges::max_element(ranks, {}, &TaskTime::start_s)->start_s;
   return std::ranges::max_element(ranks, {}, &TaskTime::end_s)->end_s - start;
 }
@@ -96,7 +96,7 @@ double computing_seconds(const MachineTimes& machine) {
 
 }  // namespace
 
-bool farther_from_1(double a, double b) { return b == 0 || std::abs(std::log(a)) > std::abs(std::log(b)); }
+bool is_farther_from_1(double a, double b) { return b == 0 || std::abs(std::log(a)) > std::abs(std::log(b)); }
 
 Overlap overlap_of(const Plan& plan, std::span<const TaskTime> times) {
   std::vector<double> busy(plan.structure->lanes.size());
@@ -158,12 +158,12 @@ double own_seconds(const Task& task, const RankTimes& ranks) {
   return own_seconds(task, ranks, std::vector<double>(ranks.size()), machines_apart(ranks.size()));
 }
 
-double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
-                       const std::vector<RankMachine>& machines) {
+double lockstep_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                        const std::vector<RankMachine>& machines) {
   if (task.group == GroupKind::none) return own_seconds(task, ranks, begin_s, machines);
   std::vector<double> seconds;
   for (const MachineTimes& machine : times_on_machines(task, ranks, begin_s, machines))
-    seconds.push_back(from_last_start(machine.ranks));
+    seconds.push_back(seconds_from_last_start(machine.ranks));
   return seconds.empty() ? 0 : *std::ranges::min_element(seconds);
 }
 
@@ -186,7 +186,7 @@ std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const doub
     if (predicted[task.id] <= 0) continue;
     const double ratio = measured[task.id] / predicted[task.id];
     ratios[row - rows.begin()].push_back(ratio);
-    if (farther_from_1(ratio, row->worst_ratio)) row->worst_ratio = ratio, row->worst_task = task.name();
+    if (is_farther_from_1(ratio, row->worst_ratio)) row->worst_ratio = ratio, row->worst_task = task.name();
   }
   for (size_t i = 0; i < rows.size(); ++i)
     if (!ratios[i].empty()) rows[i].median_ratio = median(ratios[i]);

@@ -45,8 +45,8 @@ double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<d
 double own_seconds(const Task& task, const RankTimes& ranks);
 /// As own_seconds(), for tasks that all ranks begin together (rank_run.h). The time of a collective is the shortest
 /// time of any machine, from its last rank's start to its last rank's end.
-double in_step_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
-                       const std::vector<RankMachine>& machines);
+double lockstep_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
+                        const std::vector<RankMachine>& machines);
 
 /// Comparison of measured with predicted times of the tasks of one kind and phase.
 struct TaskComparison {
@@ -55,12 +55,12 @@ struct TaskComparison {
   int tasks = 0;
   double measured_s = 0, predicted_s = 0;  // sums over these tasks
   double median_ratio = 0;                 // median of measured over predicted; 0: the prediction is 0
-  double worst_ratio = 0;                  // ratio that is farthest from 1 (farther_from_1)
+  double worst_ratio = 0;                  // ratio that is farthest from 1 (is_farther_from_1)
   std::string worst_task;
 };
 /// Returns whether ratio a is farther from 1 than b, where 0.5 is as far as 2. b = 0 means no ratio yet: any ratio is
 /// farther.
-bool farther_from_1(double a, double b);
+bool is_farther_from_1(double a, double b);
 
 /// Returns a comparison for each kind and phase, by their first tasks. `measured`, `predicted`: seconds by task id.
 std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const double> measured,
@@ -99,7 +99,7 @@ size_t median_pass(const std::vector<std::vector<double>>& total_s);
 /// Returns the rank with the largest total, the first of equal ones. `total_s`: [rank].
 size_t slowest_rank(const std::vector<double>& total_s);
 
-/// Returns a task's seconds in each pass. `seconds_of`: own_seconds or in_step_seconds.
+/// Returns a task's seconds in each pass. `seconds_of`: own_seconds or lockstep_seconds.
 template <class SecondsOf>
 std::vector<double> seconds_by_pass(const PassTimes& passes, const Task& task, const std::vector<RankMachine>& machines,
                                     SecondsOf seconds_of) {

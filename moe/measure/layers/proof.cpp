@@ -45,8 +45,8 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
   RankRun& rank = *ranks.front();
   const RankCells cells = rank.cells();
   References::Key key{cells.cases.moe(), plan.dense, plan.whole,          plan.vocabulary,
-                      plan.step.tied,    choices,    tolerance_of(cells), cells.any().routing().preset};
-  return proof.references.of(std::move(key), [&] {
+                      plan.step.tied,    choices,    tolerance_of(cells), cells.expert_cell().routing().preset};
+  return proof.references.find_or_compute(std::move(key), [&] {
     ModelReference reference;
     if (plan.vocabulary > 0)
       reference = reference_model(cells, choices, rank.model()->ends(), rank.first_step());
@@ -58,7 +58,7 @@ const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun
 
 // Gives every process the same verdict: the error text of the first wrong rank or, if none is wrong, the largest error.
 void share_verdict(World& world, MeasuredRun& run) {
-  const std::vector<int> here = world.here();
+  const std::vector<int> here = world.local_ranks();
   if (static_cast<int>(here.size()) == world.ranks()) return;
   const std::string wrong = run.wrong ? fmt::format("rank {}: {}", here.front(), *run.wrong) : "";
   const auto tensors = gather(world, std::vector{run.worst_tensor});
@@ -98,12 +98,12 @@ void prove_run(const Proof& proof, const std::vector<RankRun*>& ranks, const Pla
 
 namespace {
 
-constexpr double kMostSilentS = 0.5;
+constexpr double kMaxSilentS = 0.5;
 constexpr int64_t kNotYet = -1;
 
 // Calls visit(member) for all members of a layer's reference.
 template <class Visit>
-void each_member(auto& layer, const Visit& visit) requires requires {
+void for_each_member(auto& layer, const Visit& visit) requires requires {
   layer.input_gradient;
 }
 {
@@ -115,7 +115,7 @@ void each_member(auto& layer, const Visit& visit) requires requires {
   visit(layer.sizes);
 }
 template <class Visit>
-void each_member(auto& model, const Visit& visit) requires requires {
+void for_each_member(auto& model, const Visit& visit) requires requires {
   model.layers;
 }
 {
@@ -158,7 +158,7 @@ struct Packer {
   }
   template <class T>
   void add(const T& reference) {
-    each_member(reference, [this](const auto& member) { add(member); });
+    for_each_member(reference, [this](const auto& member) { add(member); });
   }
 };
 
@@ -203,7 +203,7 @@ struct Unpacker {
   }
   template <class T>
   void take(T& reference) {
-    each_member(reference, [this](auto& member) { take(member); });
+    for_each_member(reference, [this](auto& member) { take(member); });
   }
 };
 
@@ -227,11 +227,11 @@ ModelReference unpack(const std::string& bytes) {
   return reference;
 }
 
-const ModelReference& References::of(Key key, const std::function<ModelReference()>& compute) {
+const ModelReference& References::find_or_compute(Key key, const std::function<ModelReference()>& compute) {
   if (key_ && *key_ == key) return reference_;
   key_.reset();
   reference_ = {};
-  const std::vector<int> here = world_.here();
+  const std::vector<int> here = world_.local_ranks();
   if (static_cast<int>(here.size()) == world_.ranks()) {
     reference_ = compute();
     ++computed_;
@@ -264,7 +264,7 @@ void References::share(int rank, int machine, const std::function<ModelReference
   std::string bytes;
   if (machine_->rank() == 0) {
     std::future<ModelReference> found = std::async(std::launch::async, compute);
-    const std::chrono::duration<double> silence(std::min(kMostSilentS, timeout_s_ / 4));
+    const std::chrono::duration<double> silence(std::min(kMaxSilentS, timeout_s_ / 4));
     while (machine_->size() > 1 && found.wait_for(silence) != std::future_status::ready) broadcast(&size, sizeof size);
     reference_ = found.get();
     ++computed_;

@@ -36,7 +36,7 @@ class References {
 
   /// Returns the reference of a key; it is valid until another key is requested. One process of each machine calls
   /// `compute`. Without a vocabulary, only ModelReference::layers is set. Every process must call it, with equal keys.
-  const ModelReference& of(Key key, const std::function<ModelReference()>& compute);
+  const ModelReference& find_or_compute(Key key, const std::function<ModelReference()>& compute);
   /// Returns the number of references that all processes together computed. All of them must call it.
   int64_t computed() const;
 

@@ -17,9 +17,9 @@
 namespace moe::measure {
 namespace {
 
-constexpr int64_t kModelDim = 64, kHeads = 4, kTokensASample = 32, kFewestRows = 4;
+constexpr int64_t kModelDim = 64, kHeads = 4, kTokensPerSample = 32, kMinRows = 4;
 
-int two_if_more(int nominal) { return nominal > 1 ? 2 : 1; }
+int at_most_two(int nominal) { return nominal > 1 ? 2 : 1; }
 
 // Returns the largest multiple of `step` up to `width`, but at least `step`.
 int64_t whole_steps(int64_t width, int64_t step) { return std::max(step, width / step * step); }
@@ -53,11 +53,11 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
   clear_fields_of_plans(layer);
-  const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kFewestRows));
+  const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kMinRows));
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
   const int64_t cuts = parallel.cp > 1 ? int64_t{2} * parallel.cp : layer.parts;  // pieces of a sample
-  layer.seq = cuts > 1 ? whole_steps(kTokensASample, cuts * parallel.mp) : kTokensASample;
+  layer.seq = cuts > 1 ? whole_steps(kTokensPerSample, cuts * parallel.mp) : kTokensPerSample;
   if (layer.window > 0)  // keeps the ratio of the window to the sample
     layer.window = std::max<int64_t>(1, layer.window * layer.seq / nominal.layer.seq);
   layer.batch = static_cast<int64_t>(std::ceil(tokens / static_cast<double>(layer.seq)));
@@ -77,18 +77,18 @@ int64_t shrunk_hidden(int64_t hidden, const LayerCase& nominal, const LayerCase&
 }
 
 int64_t proxy_bytes(const Plan& proxy, const LayerCases& cases, const Gradient& gradient) {
-  const LayerCase& c = cases.of(gradient.layer);
+  const LayerCase& c = cases.at(gradient.layer);
   if (proxy.vocabulary > 0 && proxy.is_end(gradient.layer)) {
     const StepWeights& end = gradient.layer < 0 ? proxy.ends.embedding : proxy.ends.head;
-    return gradient.alike ? end_norm_bytes(c, end) : end_gradient_bytes(c, end);
+    return gradient.is_replicated ? end_norm_bytes(c, end) : end_gradient_bytes(c, end);
   }
   if (gradient.experts) return expert_gradient_bytes(c);
-  return gradient.alike ? stage_gradient_bytes(c) : gradient_bytes(c);
+  return gradient.is_replicated ? stage_gradient_bytes(c) : gradient_bytes(c);
 }
 
 }  // namespace
 
-LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int most_packing) {
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int max_packing) {
   const ParallelShape& p = nominal.parallel;
   ParallelShape parallel;
   parallel.ep_inside = p.ep_inside;
@@ -98,22 +98,22 @@ LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_ba
   parallel.nodes = kProxyNodes * p.pp;
   parallel.pp = p.pp;
   parallel.ranks_per_node = kProxyRanksPerNode;
-  parallel.cp = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);  // the number of a ring's tasks is that of its ranks
+  parallel.cp = p.ring_blocks() > 0 ? p.cp : at_most_two(p.cp);  // the number of a ring's tasks is that of its ranks
   parallel.cp_exchange = p.cp_exchange;
-  parallel.mp = two_if_more(p.mp);
-  constexpr int kMost = kProxyNodes * kProxyRanksPerNode;
-  require<Unsupported>(p.ring_blocks() * parallel.mp <= kMost,
+  parallel.mp = at_most_two(p.mp);
+  constexpr int kMax = kProxyNodes * kProxyRanksPerNode;
+  require<Unsupported>(p.ring_blocks() * parallel.mp <= kMax,
                        "cp-exchange: found a ring of {}, with MP {}; an emulated cluster runs it on {} ranks, MP as {}",
-                       p.cp, p.mp, kMost, parallel.mp);
-  parallel.ep = std::max(two_if_more(p.ep), most_packing);
-  parallel.esp = two_if_more(p.esp);
+                       p.cp, p.mp, kMax, parallel.mp);
+  parallel.ep = std::max(at_most_two(p.ep), max_packing);
+  parallel.esp = at_most_two(p.esp);
   return shrunk(nominal, parallel, std::max(degree_forward, degree_backward));
 }
 
-int most_proxy_packing(const LayerCase& nominal) {
+int max_proxy_packing(const LayerCase& nominal) {
   const ParallelShape& p = nominal.parallel;
-  const int shared = p.ring_blocks() > 0 ? p.cp : two_if_more(p.cp);
-  int most = kProxyNodes * kProxyRanksPerNode / shared / two_if_more(p.mp) / two_if_more(p.esp);
+  const int shared = p.ring_blocks() > 0 ? p.cp : at_most_two(p.cp);
+  int most = kProxyNodes * kProxyRanksPerNode / shared / at_most_two(p.mp) / at_most_two(p.esp);
   while (most > 1 && p.ep % most != 0) most /= 2;
   return most;
 }
@@ -142,7 +142,7 @@ int64_t replicated_bytes(const Plan& plan, const GradientSlice& slice) {
   int64_t bytes = 0;
   for (auto g = static_cast<size_t>(slice.gradient); g < plan.gradients.size(); ++g) {
     const bool end = plan.is_end(plan.gradients[g].layer);
-    if (!plan.gradients[g].alike || (g > static_cast<size_t>(slice.gradient) && end)) break;
+    if (!plan.gradients[g].is_replicated || (g > static_cast<size_t>(slice.gradient) && end)) break;
     bytes += plan.gradients[g].bytes;
   }
   return bytes;
@@ -181,7 +181,7 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
   const int64_t grain = bytes_of(proxy.layer.dtype);
   for (Gradient& gradient : plan.gradients) gradient.bytes = proxy_bytes(plan, cases, gradient);
   for (GradientSlice& slice : plan.slices) {
-    if (plan.gradients[slice.gradient].alike) {
+    if (plan.gradients[slice.gradient].is_replicated) {
       slice.end = replicated_bytes(plan, slice);
       continue;
     }
@@ -196,13 +196,13 @@ Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary)
 std::string proxy_ranks() { return fmt::format("{} x {} threads", kProxyNodes, kProxyRanksPerNode); }
 
 std::vector<Plan> emulated_plans(const std::vector<const Plan*>& nominal, DeviceKind device, int64_t vocabulary,
-                                 int most_packing) {
+                                 int max_packing) {
   int forward = 1, backward = 1;
   for (const Plan* plan : nominal) {
     forward = std::max(forward, plan->degree_forward);
     backward = std::max(backward, plan->degree_backward);
   }
-  LayerCase proxy = proxy_case(nominal.front()->shape, forward, backward, most_packing);
+  LayerCase proxy = proxy_case(nominal.front()->shape, forward, backward, max_packing);
   DType& dtype = proxy.layer.dtype;
   if (!computes_in(device, dtype)) dtype = sums_type(dtype);
   std::vector<Plan> plans;
@@ -221,10 +221,10 @@ Plan proving_plan(const Plan& nominal, int64_t vocabulary) {
 namespace {
 
 // Seconds; a pass of the fastest schedule must not be shorter, so that a late end is about 1 % of it.
-constexpr double kShortestPassS = 0.06;
-constexpr double kTaskOfPassS = 0.8e-3;    // least seconds of a pass per task of its longest queue
-constexpr double kShortestTaskS = 0.1e-3;  // seconds; a shorter task would end before its thread wakes up
-constexpr double kWorkMargin = 4;          // a pace is at least this many times the work under it
+constexpr double kMinPassS = 0.06;
+constexpr double kTaskOfPassS = 0.8e-3;  // least seconds of a pass per task of its longest queue
+constexpr double kMinTaskS = 0.1e-3;     // seconds; a shorter task would end before its thread wakes up
+constexpr double kWorkMargin = 4;        // a pace is at least this many times the work under it
 // Kinds with at most this share of a plan's tasks are rare, and so are those of a step.
 constexpr double kRare = 1.0 / 400;
 // Limit for the share of a pass that a rare kind's work, or all late wake-ups, may take.
@@ -241,26 +241,26 @@ std::string words_for(const Plan& plan, Phase phase, TaskKind kind) {
   return fmt::format("{} {} of {}", name_of(phase), name_of(kind), plan.schedule);
 }
 
-double of_pass(const PlannedRun& run) {
+double pass_dilation(const PlannedRun& run) {
   size_t longest = 0;
   for (const Lane& lane : run.plan.structure->lanes) longest = std::max(longest, lane.queue.size());
-  const double least_s = std::max(kShortestPassS, kTaskOfPassS * static_cast<double>(longest));
-  return least_s / (run.forward_s + run.backward_s);
+  const double min_s = std::max(kMinPassS, kTaskOfPassS * static_cast<double>(longest));
+  return min_s / (run.forward_s + run.backward_s);
 }
 
 // Returns the smallest dilation with which tasks are long enough. Some of the shortest tasks may be shorter, if the
 // late wake-ups of their threads are a negligible share of a pass.
-Dilation of_tasks(const PlannedRun& run) {
+Dilation task_dilation(const PlannedRun& run) {
   std::vector<std::pair<double, const Task*>> tasks;
   for (const Task& task : run.plan.tasks())
     if (const double seconds = run.task_seconds[task.id]; seconds > 0) tasks.emplace_back(seconds, &task);
   std::ranges::stable_sort(tasks, {}, [](const auto& timed) { return timed.first; });
   // Share of a pass per shorter task.
-  const double waking = kShortestTaskS / (kRareShare * (run.forward_s + run.backward_s));
+  const double waking = kMinTaskS / (kRareShare * (run.forward_s + run.backward_s));
   Dilation least{std::numeric_limits<double>::max(), {}};
   double shorter = 0;
   for (const auto& [seconds, task] : tasks) {
-    const double factor = std::max(kShortestTaskS / seconds, shorter++ * waking);
+    const double factor = std::max(kMinTaskS / seconds, shorter++ * waking);
     if (factor >= least.factor) continue;
     least = {factor, "the shortest tasks, up to " + words_for(run.plan, task->phase, task->kind)};
   }
@@ -269,17 +269,17 @@ Dilation of_tasks(const PlannedRun& run) {
 
 }  // namespace
 
-Dilation least_dilation(const std::vector<PlannedRun>& planned) {
+Dilation min_dilation(const std::vector<PlannedRun>& planned) {
   Dilation least{0, "the shortest pass"};
   for (const PlannedRun& run : planned) {
-    if (const Dilation tasks = of_tasks(run); tasks.factor > least.factor) least = tasks;
-    if (const double pass = of_pass(run); pass > least.factor) least = {pass, "the shortest pass"};
+    if (const Dilation tasks = task_dilation(run); tasks.factor > least.factor) least = tasks;
+    if (const double pass = pass_dilation(run); pass > least.factor) least = {pass, "the shortest pass"};
   }
   return least;
 }
 
 Dilation choose_dilation(const std::vector<PlannedRun>& planned, const std::vector<std::vector<RankTimes>>& unpaced) {
-  Dilation chosen = least_dilation(planned);
+  Dilation chosen = min_dilation(planned);
   for (size_t s = 0; s < planned.size(); ++s) {
     std::map<std::pair<Phase, TaskKind>, std::vector<double>> ratios;
     std::map<std::pair<Phase, TaskKind>, double> seconds;  // modelled seconds of all tasks, by phase and kind

@@ -17,11 +17,11 @@ inline constexpr int kProxyNodes = 2, kProxyRanksPerNode = 2;
 std::string proxy_ranks();
 
 /// Returns the proxy's case: 2 nodes x 2 ranks per stage; groups of 2 for each nominal group of more than one rank, and
-/// EP groups of at least `most_packing`; as many experts per rank as nominal; k' = min(k, E'); M' = 64, H' = 64 H / M;
+/// EP groups of at least `max_packing`; as many experts per rank as nominal; k' = min(k, E'); M' = 64, H' = 64 H / M;
 /// enough rows for every chunk of both degrees.
-LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int most_packing = 1);
+LayerCase proxy_case(const LayerCase& nominal, int degree_forward, int degree_backward, int max_packing = 1);
 /// Returns the largest factor, a power of two, by which packing can multiply the experts on a device of the proxy.
-int most_proxy_packing(const LayerCase& nominal);
+int max_proxy_packing(const LayerCase& nominal);
 
 /// Returns a small case on all ranks of `nominal`, to verify the plan if the layer is too large for a reference.
 LayerCase small_case(const LayerCase& nominal, int degree_forward, int degree_backward);
@@ -34,9 +34,9 @@ double reference_flops(const LayerCase& shape);
 Plan proxy_plan(const Plan& nominal, const LayerCase& proxy, int64_t vocabulary = 0);
 /// Returns the plans that run on an emulated cluster: proxy_plan() with proxy_case(), in a type that the device
 /// supports. `nominal`: plans of one model; plan i has 2^i times as many experts per device as the first.
-/// `most_packing`: the largest packing of all plans that must have equal results.
+/// `max_packing`: the largest packing of all plans that must have equal results.
 std::vector<Plan> emulated_plans(const std::vector<const Plan*>& nominal, DeviceKind device, int64_t vocabulary,
-                                 int most_packing);
+                                 int max_packing);
 /// Returns the plan that is verified instead of `nominal`: proxy_plan() with small_case().
 Plan proving_plan(const Plan& nominal, int64_t vocabulary);
 
@@ -65,9 +65,9 @@ struct Dilation {
 
 /// Returns the smallest dilation at which passes and tasks are long enough to be paced well, ignoring the work under
 /// the paces.
-Dilation least_dilation(const std::vector<PlannedRun>& planned);
+Dilation min_dilation(const std::vector<PlannedRun>& planned);
 
-/// Returns the larger of least_dilation() and four times the largest ratio of unpaced work to modelled time. A ratio is
+/// Returns the larger of min_dilation() and four times the largest ratio of unpaced work to modelled time. A ratio is
 /// the median over all passes and all tasks of one kind and phase of a schedule, so single interrupted passes or tasks
 /// do not count. Kinds with very few tasks, and those of a step, need less if they take a negligible share of a pass.
 /// `unpaced`: [schedule][pass].

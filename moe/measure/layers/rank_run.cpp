@@ -16,11 +16,11 @@
 
 namespace moe::measure {
 
-bool one_layer(const Plan& plan) {
+bool is_one_layer(const Plan& plan) {
   return plan.layers == 1 && plan.micro_batches == 1 && plan.shape.parallel.pp == 1 && plan.vocabulary == 0;
 }
 
-void require_runs(const Plan& plan) { one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
+void require_runs(const Plan& plan) { is_one_layer(plan) ? require_runnable(plan) : require_stack_runs(plan); }
 
 RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     : device_(make_device(setup.kind, setup.place, setup.threads)),
@@ -29,14 +29,15 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
       seed_(setup.seed) {
   const int own_cores = cpu::usable_core_count();
   // Weights are generated here.
-  const cpu::UseThreads threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);
+  const cpu::ThreadCountScope threads(setup.kind == DeviceKind::cuda ? own_cores : setup.threads);
   LayerDevice& on = layer_device_ ? *layer_device_ : cpu_layer_device();
   LayerSeed seed;
   seed.seed = setup.seed;
-  KnownComms own;
-  if (one_layer(plan))
-    layer_ = std::make_unique<MoeLayer>(rank_shape(plan.shape, world.rank(), plan.structure->flow), seed,
-                                        (setup.comms ? *setup.comms : own).of(world, plan.shape.parallel), on);
+  CommsCache own;
+  if (is_one_layer(plan))
+    layer_ =
+        std::make_unique<MoeLayer>(rank_shape(plan.shape, world.rank(), plan.structure->flow), seed,
+                                   (setup.comms ? *setup.comms : own).find_or_split(world, plan.shape.parallel), on);
   else
     stack_ = std::make_unique<LayerStack>(stack_shape(plan), world.rank(), seed, world, on);
   if (plan.vocabulary > 0) {
@@ -56,7 +57,7 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
     binding_ = std::make_unique<StackBinding>(*stack_, plan, *device_, model_.get());
   else
     binding_ = std::make_unique<LayerBinding>(*layer_, plan);
-  if (setup.drag.slows(world.rank())) dragged_ = std::make_unique<Dragged>(*binding_, setup.drag);
+  if (setup.injected.slows(world.rank())) slowed_ = std::make_unique<SlowedBinding>(*binding_, setup.injected);
   executor_ = std::make_unique<Executor>(*device_, plan.structure, stack_ ? stack_->stage() : 0);
 }
 
@@ -77,23 +78,23 @@ void RankRun::begin_step(Split split, int64_t step) {
     for (MoeLayer* cell : layer) cell->begin_step(static_cast<uint64_t>(step), split == Split::train);
 }
 
-const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const Contended& contended,
+const RunTimes& RankRun::pass(const std::vector<double>& at_least_s, const ContentionContext& contended,
                               const std::function<void()>& issued) {
   if (model_) begin_step(Split::train, model_->steps());
-  Binding& tasks = dragged_ ? *dragged_ : *binding_;
+  Binding& tasks = slowed_ ? *slowed_ : *binding_;
   const RunTimes& times = executor_->run(tasks, at_least_s, std::nullopt, contended, issued);
   end_step();
   return times;
 }
 
 void RankRun::record() {
-  require<Unsupported>(layer_ && !dragged_, "recorded passes: found a stack of layers, expected one layer");
+  require<Unsupported>(layer_ && !slowed_, "recorded passes: found a stack of layers, expected one layer");
   executor_->record(*binding_);
 }
 
-const RunTimes& RankRun::pass_in_step(Communicator& everyone) {
+const RunTimes& RankRun::pass_in_step(Communicator& world_comm) {
   if (model_) begin_step(Split::train, model_->steps());
-  InStep in_step(*binding_, everyone);
+  LockstepBinding in_step(*binding_, world_comm);
   const RunTimes& times = executor_->run(in_step);
   end_step();
   return times;
@@ -105,7 +106,7 @@ void RankRun::end_step() {
     model_->step(*steps_);
     steps_->synchronize();
   }
-  model_->passed();
+  model_->end_pass();
 }
 
 double RankRun::held_out_loss(int64_t step) {
@@ -125,7 +126,7 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
   std::string boot;
   std::getline(file, boot);
   const std::vector<int> cores = cpu::usable_cores();
-  const size_t here = world.here().size();
+  const size_t here = world.local_ranks().size();
   const auto names = gather(world, std::vector(here, fmt::format("{} {}", boot, fmt::join(cores, ","))));
   const int on_cpu = std::max(1, static_cast<int>(cores.size()) / threads);
   const double own = device == DeviceKind::cpu ? on_cpu : world.ranks();
@@ -136,12 +137,12 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
   return machines;
 }
 
-void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call) {
-  if (everyone.size() == 1) return;
+void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& world_comm, CommCall call) {
+  if (world_comm.size() == 1) return;
   const auto bytes = static_cast<int64_t>(numbers.size_bytes());
   const Memory there = device.make_memory(bytes);
   call.stream.copy({there.data(), numbers.data(), bytes});
-  everyone.allreduce(there.data(), std::ssize(numbers), DType::float64, call);
+  world_comm.allreduce(there.data(), std::ssize(numbers), DType::float64, call);
   call.stream.copy({numbers.data(), there.data(), bytes});
   call.stream.synchronize();
 }
@@ -154,7 +155,7 @@ std::vector<RankMachine> machines_apart(size_t ranks) {
 
 namespace {
 
-constexpr double kMostFactor = 1000;
+constexpr double kMaxFactor = 1000;
 
 TaskKind kind_from(const std::string& name, const std::string& what) {
   std::string known;
@@ -163,7 +164,7 @@ TaskKind kind_from(const std::string& name, const std::string& what) {
     if (name_of(kind) == name) return kind;
     known += fmt::format("{}{}", k > 0 ? ", " : "", name_of(kind));
   }
-  bad_input("{}: unknown task {}, expected one of: {}", what, shown(name), known);
+  bad_input("{}: unknown task {}, expected one of: {}", what, quoted_text(name), known);
 }
 
 template <class Number>
@@ -171,31 +172,31 @@ Number number_from(const std::string& text, const std::string& what, Number leas
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   require<BadInput>(error == std::errc{} && end == text.data() + text.size() && value >= least && value <= most,
-                    "{}: found {}, expected KIND:FACTOR or KIND:FACTOR:RANK, a number from {} to {}", what, shown(text),
-                    least, most);
+                    "{}: found {}, expected KIND:FACTOR or KIND:FACTOR:RANK, a number from {} to {}", what,
+                    quoted_text(text), least, most);
   return value;
 }
 
 }  // namespace
 
-Drag drag_from(const std::string& text, const std::string& what) {
+InjectedSlowdown injected_slowdown_from(const std::string& text, const std::string& what) {
   if (text.empty()) return {};
   const size_t colon = text.find(':'), second = text.find(':', std::min(colon, text.size() - 1) + 1);
   require<BadInput>(colon != std::string::npos, "{}: found {}, expected KIND:FACTOR or KIND:FACTOR:RANK", what,
-                    shown(text));
-  Drag drag{kind_from(text.substr(0, colon), what)};
-  drag.factor = number_from<double>(text.substr(colon + 1, second - colon - 1), what, 1, kMostFactor);
+                    quoted_text(text));
+  InjectedSlowdown injected{kind_from(text.substr(0, colon), what)};
+  injected.factor = number_from<double>(text.substr(colon + 1, second - colon - 1), what, 1, kMaxFactor);
   if (second != std::string::npos)
-    drag.rank = number_from<int>(text.substr(second + 1), what, 0, std::numeric_limits<int>::max());
-  return drag;
+    injected.rank = number_from<int>(text.substr(second + 1), what, 0, std::numeric_limits<int>::max());
+  return injected;
 }
 
-void Dragged::issue(const Task& task, Stream& stream, Pace pace) {
-  if (task.kind != drag_.kind && whole_of(task.kind) != drag_.kind) return tasks_.issue(task, stream, pace);
+void SlowedBinding::issue(const Task& task, Stream& stream, Pace pace) {
+  if (task.kind != injected_.kind && whole_of(task.kind) != injected_.kind) return tasks_.issue(task, stream, pace);
   auto began = std::make_shared<double>(0);
   stream.launch([began](void*) { *began = now_s(); });
   tasks_.issue(task, stream, pace);
-  stream.launch([began, factor = drag_.factor](void*) {
+  stream.launch([began, factor = injected_.factor](void*) {
     const double end = *began + factor * (now_s() - *began);
     while (now_s() < end) {
     }
@@ -212,9 +213,9 @@ Plan serial_plan(const Plan& plan) {
   return serial;
 }
 
-void InStep::settle(const Task& task, Stream& stream) {
-  tasks_.settle(task, stream);
-  everyone_.barrier({stream, {}, "end of a task"});
+void LockstepBinding::finish_task(const Task& task, Stream& stream) {
+  tasks_.finish_task(task, stream);
+  world_comm_.barrier({stream, {}, "end of a task"});
   stream.synchronize();
 }
 

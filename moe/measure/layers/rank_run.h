@@ -30,12 +30,12 @@ std::vector<RankMachine> machines_of(World& world, DeviceKind device, int thread
 std::vector<RankMachine> machines_apart(size_t ranks);
 
 /// Sums host numbers over all ranks in place, blocking. They go through `device`, which has the call's stream.
-void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& everyone, CommCall call);
+void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& world_comm, CommCall call);
 
 // Slowing tasks on purpose, to test the checks for performance regressions.
 
 /// The tasks to slow: those of one kind take `factor` times as long as their work.
-struct Drag {
+struct InjectedSlowdown {
   TaskKind kind{};
   double factor = 1;
   int rank = kEveryRank;
@@ -45,24 +45,24 @@ struct Drag {
 
 /// Reads "KIND:FACTOR" or "KIND:FACTOR:RANK". "expert:1.1" also slows both halves of experts; an empty text slows
 /// nothing. Throws BadInput whose text begins with `what`.
-Drag drag_from(const std::string& text, const std::string& what);
+InjectedSlowdown injected_slowdown_from(const std::string& text, const std::string& what);
 
 /// A binding that issues the tasks of another one and, after each slowed task, spins on its stream. Not for GPUs, whose
 /// streams are not threads.
-class Dragged final : public Binding {
+class SlowedBinding final : public Binding {
  public:
-  Dragged(Binding& tasks, const Drag& drag) : tasks_(tasks), drag_(drag) {}
+  SlowedBinding(Binding& tasks, const InjectedSlowdown& injected) : tasks_(tasks), injected_(injected) {}
   void issue(const Task& task, Stream& stream, Pace pace) override;
-  void settle(const Task& task, Stream& stream) override { tasks_.settle(task, stream); }
+  void finish_task(const Task& task, Stream& stream) override { tasks_.finish_task(task, stream); }
   bool can_issue_ahead() const override { return tasks_.can_issue_ahead(); }
 
  private:
   Binding& tasks_;
-  Drag drag_;
+  InjectedSlowdown injected_;
 };
 
 /// Returns whether the plan has a single layer and micro-batch; otherwise it is that of a stack or a model.
-bool one_layer(const Plan& plan);
+bool is_one_layer(const Plan& plan);
 
 /// Throws Unsupported if neither a layer nor a stack can run the plan, naming the feature that prevents it.
 void require_runs(const Plan& plan);
@@ -77,19 +77,19 @@ class RankRun {
     uint64_t seed = 1;
     const Workload& workload;
     const TokenSource* text = nullptr;  // text of a model; must outlive the run
-    Drag drag = {};                     // tasks to slow on this rank
+    InjectedSlowdown injected = {};     // tasks to slow on this rank
     bool step_apart = false;            // a model's optimizer runs between passes, outside of tasks
-    KnownComms* comms = nullptr;        // communicators to reuse, for layers only; null: the run splits its own
+    CommsCache* comms = nullptr;        // communicators to reuse, for layers only; null: the run splits its own
   };
   /// Blocking: every rank of `world` must create its own. Throws as MoeLayer and LayerStack.
   RankRun(const Plan& plan, Communicator& world, const Setup& setup);
 
   Device& device() const { return *device_; }
   /// Runs one pass (Executor::run).
-  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const Contended& contended = {},
+  const RunTimes& pass(const std::vector<double>& at_least_s = {}, const ContentionContext& contended = {},
                        const std::function<void()>& issued = {});
   /// Runs one pass of a serial plan; each task begins on all ranks together.
-  const RunTimes& pass_in_step(Communicator& everyone);
+  const RunTimes& pass_in_step(Communicator& world_comm);
   /// Records the pass of a layer (Executor::record), which replay() then runs. All ranks must call it. Throws
   /// Unsupported also for a stack or a model.
   void record();
@@ -118,9 +118,9 @@ class RankRun {
   std::unique_ptr<LayerStack> stack_;
   std::unique_ptr<RankModel> model_;  // of the stack, if it is a model's
   const TokenSource* text_;
-  uint64_t seed_;                               // seed of masked tokens
-  std::unique_ptr<Stream> steps_;               // stream of the optimizer if Setup::step_apart
-  std::unique_ptr<Binding> binding_, dragged_;  // dragged_: set if tasks are slowed
+  uint64_t seed_;                              // seed of masked tokens
+  std::unique_ptr<Stream> steps_;              // stream of the optimizer if Setup::step_apart
+  std::unique_ptr<Binding> binding_, slowed_;  // dragged_: set if tasks are slowed
   std::unique_ptr<Executor> executor_;
 };
 
@@ -131,15 +131,15 @@ Plan serial_plan(const Plan& plan);
 
 /// A binding in which no rank begins a task before all ranks have ended the previous one. All ranks must have the same
 /// number of tasks.
-class InStep final : public Binding {
+class LockstepBinding final : public Binding {
  public:
-  InStep(Binding& tasks, Communicator& everyone) : tasks_(tasks), everyone_(everyone) {}
+  LockstepBinding(Binding& tasks, Communicator& world_comm) : tasks_(tasks), world_comm_(world_comm) {}
   void issue(const Task& task, Stream& stream, Pace pace) override { tasks_.issue(task, stream, pace); }
-  void settle(const Task& task, Stream& stream) override;
+  void finish_task(const Task& task, Stream& stream) override;
 
  private:
   Binding& tasks_;
-  Communicator& everyone_;
+  Communicator& world_comm_;
 };
 
 }  // namespace moe::measure

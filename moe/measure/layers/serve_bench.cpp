@@ -38,8 +38,8 @@ class ServeBench {
       : settings_(settings), paths_(paths), host_(settings.shape, trace.layers, seed()), layers_(trace.layers) {
     expert_bytes_ = serving.expert_bytes();
     if (settings.ranks.processes == nullptr) threads_.emplace(settings.shape.parallel.ranks(), settings.timeout_s);
-    here_ = world().here();
-    ranks_.resize(here_.size());
+    local_ranks_ = world().local_ranks();
+    ranks_.resize(local_ranks_.size());
     for (const ServingVariant* variant : variants) {
       Variant& own = variants_.emplace_back(Variant{variant, variant->balanced ? balanced_routing(trace) : trace, {}});
       for (int64_t batch = 0; batch < trace.batches(); ++batch)
@@ -74,7 +74,7 @@ class ServeBench {
     seed.seed = settings_.seed;
     return seed;
   }
-  size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
+  size_t place(int rank) const { return static_cast<size_t>(rank - local_ranks_.front()); }
 
   struct Rank {
     std::unique_ptr<Device> device;
@@ -83,18 +83,18 @@ class ServeBench {
 
   void make_ranks() {
     world().run([&](int rank) {
-      const auto everyone = world().communicator(rank);
+      const auto world_comm = world().communicator(rank);
       Rank& own = ranks_[place(rank)];
       own.device = make_device(DeviceKind::cpu, world().topology().local_rank, settings_.ranks.threads);
-      const cpu::UseThreads threads(settings_.ranks.threads);
+      const cpu::ThreadCountScope threads(settings_.ranks.threads);
       own.layers = std::make_unique<ServedLayers>(ServedSetup{.shape = settings_.shape,
                                                               .layers = layers_,
                                                               .seed = seed(),
                                                               .host = host_,
                                                               .paths = &paths_,
-                                                              .most_experts = settings_.most_experts,
+                                                              .max_experts = settings_.max_experts,
                                                               .list_length = settings_.list_length},
-                                                  *everyone);
+                                                  *world_comm);
     });
   }
 
@@ -102,7 +102,8 @@ class ServeBench {
     const int64_t own = settings_.shape.layer.batch * settings_.shape.layer.seq;
     std::vector<std::vector<int32_t>> experts;
     for (int layer = 0; layer < trace.layers; ++layer) {
-      const auto of_rank = trace.of(layer, batch).subspan(static_cast<size_t>(rank * own), static_cast<size_t>(own));
+      const auto of_rank =
+          trace.batch_choices(layer, batch).subspan(static_cast<size_t>(rank * own), static_cast<size_t>(own));
       experts.emplace_back(of_rank.begin(), of_rank.end());
     }
     return experts;
@@ -112,8 +113,8 @@ class ServeBench {
   void serve_all(const std::vector<size_t>& open) {
     const auto batches = static_cast<int64_t>(variants_.front().planned.size());
     for (const size_t i : open) {
-      variants_[i].times.assign(variants_[i].planned.size(), std::vector<std::vector<double>>(here_.size()));
-      variants_[i].facts.assign(here_.size(), std::vector<double>(kFacts));
+      variants_[i].times.assign(variants_[i].planned.size(), std::vector<std::vector<double>>(local_ranks_.size()));
+      variants_[i].facts.assign(local_ranks_.size(), std::vector<double>(kFacts));
     }
     for (int64_t batch = 0; batch < batches; ++batch) {
       for (const size_t i : open) serve(variants_[i], batch);
@@ -130,13 +131,13 @@ class ServeBench {
 
   RunTimes pass(int rank, const Plan& plan, const RoutingTrace& trace, int64_t batch,
                 const std::vector<double>& paces) {
-    const auto everyone = world().communicator(rank);
+    const auto world_comm = world().communicator(rank);
     Rank& own = ranks_[place(rank)];
     own.layers->begin_batch(wanted(trace, batch, rank));
     ServingBinding binding(*own.layers, plan);
     Executor executor(*own.device, plan.structure);
     const auto stream = own.device->make_stream("start");
-    everyone->barrier({*stream, {}, "start of a batch"});
+    world_comm->barrier({*stream, {}, "start of a batch"});
     stream->synchronize();
     return executor.run(binding, paces);
   }
@@ -170,7 +171,7 @@ class ServeBench {
         run.task_seconds.push_back(*std::max_element(first.seconds.begin() + static_cast<std::ptrdiff_t>(i),
                                                      first.seconds.begin() + static_cast<std::ptrdiff_t>(i + ranks)));
       run.forward_s = first.replay->replay_each(first.seconds).makespan_s.front();
-      RankTimes times(here_.size());
+      RankTimes times(local_ranks_.size());
       world().run([&](int rank) { times[place(rank)] = pass(rank, plan, variant.trace, 0, {}).tasks; });
       unpaced.push_back({times});
     }
@@ -198,7 +199,7 @@ class ServeBench {
       facts[estimated] += static_cast<double>(layers.counts().estimated - before.estimated);
       facts[right_lists] += static_cast<double>(layers.counts().right_lists - before.right_lists);
       facts[placed_again] += static_cast<double>(layers.counts().placed_again - before.placed_again);
-      facts[held_experts] = std::max(facts[held_experts], static_cast<double>(layers.held_experts()));
+      facts[held_experts] = std::max(facts[held_experts], static_cast<double>(layers.held_expert_count()));
       facts[overruns] += static_cast<double>(times.overruns);
     });
   }
@@ -260,17 +261,17 @@ class ServeBench {
   int layers_;
   int64_t expert_bytes_ = 0;  // bytes of one expert of the served layer
   std::optional<LocalWorld> threads_;
-  std::vector<int> here_;    // ranks of this process
-  std::vector<Rank> ranks_;  // likewise
+  std::vector<int> local_ranks_;  // ranks of this process
+  std::vector<Rank> ranks_;       // likewise
   std::vector<Variant> variants_;
 };
 
 }  // namespace
 
 LayerCase served_proxy(const LayerCase& nominal, int64_t tokens) {
-  constexpr int64_t kWidth = 8, kMostTokensASample = 16;
+  constexpr int64_t kWidth = 8, kMaxTokensPerSample = 16;
   LayerShape layer = nominal.layer;
-  layer.seq = std::gcd(tokens, kMostTokensASample);
+  layer.seq = std::gcd(tokens, kMaxTokensPerSample);
   layer.batch = tokens / layer.seq;
   layer.model_dim = layer.hidden = kWidth;
   layer.heads = layer.kv_heads = 2;

@@ -14,7 +14,7 @@ namespace moe::measure {
 struct ServeBenchSettings {
   LayerCase shape;       // case of the served layer or, if emulated, of small tensors with as many tokens
   bool emulated = true;  // tasks are paced by the prices of the Serving object
-  int list_length = 2, most_experts = 4;
+  int list_length = 2, max_experts = 4;
   uint64_t seed = 1;
   double timeout_s = 60;
   BenchRanks ranks = {};  // all processes must pass the same batches

@@ -77,26 +77,26 @@ void Training::begin(World& world, const std::vector<RankRun*>& ranks, const Tra
                     "{}: found a checkpoint after {} steps, expected fewer than this run's {} steps", newest->folder,
                     newest->step, settings.optimizer.steps);
   for (RankRun* rank : ranks) {
-    read_checkpoint(*newest, rank->model()->stored(), rank->model()->memory());
-    rank->model()->go_on_from(newest->step);
+    read_checkpoint(*newest, rank->model()->stored_tensors(), rank->model()->memory());
+    rank->model()->resume_from(newest->step);
   }
 }
 
-Moved Training::move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const {
+ExchangeTotals Training::move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const {
   std::vector<std::vector<double>> moved(to.size());
   world.run([&](int rank) {
-    const auto place = static_cast<size_t>(rank - world.here().front());
+    const auto place = static_cast<size_t>(rank - world.local_ranks().front());
     RankModel &before = *from[place]->model(), &after = *to[place]->model();
     after.train(settings_.optimizer);
-    const auto everyone = world.communicator(rank);
+    const auto world_comm = world.communicator(rank);
     const auto stream = to[place]->device().make_stream("moving weights");
     const double begin_s = now_s();
-    const int64_t bytes =
-        move_shards(before.stored(), after.stored(), *everyone, to[place]->device(), after.memory(), *stream);
+    const int64_t bytes = move_shards(before.stored_tensors(), after.stored_tensors(), *world_comm, to[place]->device(),
+                                      after.memory(), *stream);
     moved[place] = {static_cast<double>(bytes), now_s() - begin_s};
-    after.go_on_from(before.steps());
+    after.resume_from(before.steps());
   });
-  Moved most;
+  ExchangeTotals most;
   for (const std::vector<double>& rank : gather(world, moved)) {
     most.bytes = std::max(most.bytes, rank.at(0));
     most.seconds = std::max(most.seconds, rank.at(1));
@@ -104,37 +104,37 @@ Moved Training::move(World& world, const std::vector<RankRun*>& from, const std:
   return most;
 }
 
-bool Training::stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) {
+bool Training::record_step(size_t place, RankRun& rank, Communicator& world_comm, Stream& stream) {
   losses_[place].push_back(own_loss(rank));
-  const bool stops = asked_to_stop(rank.device(), everyone, stream);
+  const bool stops = stop_requested(rank.device(), world_comm, stream);
   const int64_t steps = rank.model()->steps();
   const bool due = steps == settings_.optimizer.steps || (settings_.every > 0 && steps % settings_.every == 0);
-  if (!settings_.folder.empty() && (stops || due)) write(place, rank, everyone, stream);
+  if (!settings_.folder.empty() && (stops || due)) write(place, rank, world_comm, stream);
   return !stops;
 }
 
 // Returns whether any rank was asked to stop. The ranks decide together, so that all end after the same step.
-bool Training::asked_to_stop(Device& device, Communicator& everyone, Stream& stream) {
+bool Training::stop_requested(Device& device, Communicator& world_comm, Stream& stream) {
   if (settings_.stop == nullptr) return false;
   const bool is_asked = *settings_.stop;
   // Number of asked ranks, and sum of (rank + 1).
-  std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? everyone.rank() + 1.0 : 0.0};
-  sum_over_ranks(asked, device, everyone, {stream, {}, "whether to stop"});
-  const bool is_one_of_many = everyone.size() > 1 && asked[0] == 1;
-  if (is_one_of_many && everyone.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
+  std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? world_comm.rank() + 1.0 : 0.0};
+  sum_over_ranks(asked, device, world_comm, {stream, {}, "whether to stop"});
+  const bool is_one_of_many = world_comm.size() > 1 && asked[0] == 1;
+  if (is_one_of_many && world_comm.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
   if (asked[0] > 0) stopped_ = true;
   return asked[0] > 0;
 }
 
-void Training::write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const {
+void Training::write(size_t place, RankRun& rank, Communicator& world_comm, Stream& stream) const {
   const int64_t step = rank.model()->steps();
-  write_checkpoint(settings_.folder, step, everyone.rank(), rank.model()->stored(), rank.model()->memory());
+  write_checkpoint(settings_.folder, step, world_comm.rank(), rank.model()->stored_tensors(), rank.model()->memory());
   std::vector<double> losses = losses_[place];
   // After this, all ranks have written their parts.
-  sum_over_ranks(losses, rank.device(), everyone, {stream, {}, "losses of a checkpoint"});
-  if (everyone.rank() != 0) return;
+  sum_over_ranks(losses, rank.device(), world_comm, {stream, {}, "losses of a checkpoint"});
+  if (world_comm.rank() != 0) return;
   losses.insert(losses.begin(), earlier_.begin(), earlier_.end());
-  complete_checkpoint(settings_.folder, step, everyone.size(), text_of(settings_.identity, losses));
+  complete_checkpoint(settings_.folder, step, world_comm.size(), text_of(settings_.identity, losses));
 }
 
 std::vector<double> Training::losses(World& world) const {
@@ -147,7 +147,7 @@ std::vector<double> Training::losses(World& world) const {
 double Training::held_out_loss(World& world, const std::vector<RankRun*>& ranks) const {
   std::vector<std::vector<double>> losses(ranks.size());
   world.run([&](int rank) {
-    const auto place = static_cast<size_t>(rank - world.here().front());
+    const auto place = static_cast<size_t>(rank - world.local_ranks().front());
     for (int batch = 0; batch < settings_.held_out_batches; ++batch)
       losses[place].push_back(ranks[place]->held_out_loss(batch));
   });
@@ -163,7 +163,7 @@ Gpt2Shape gpt2_shape(const Plan& plan) { return {plan.shape.layer, plan.layers, 
 
 void take_weights(const std::string& file, World& world, const std::vector<RankRun*>& ranks, const Plan& plan) {
   world.run([&](int rank) {
-    RankRun& mine = *ranks[rank - world.here().front()];
+    RankRun& mine = *ranks[rank - world.local_ranks().front()];
     read_gpt2(file, gpt2_shape(plan), mine.model()->parameters(), mine.model()->memory());
   });
 }
@@ -174,7 +174,7 @@ void save_weights(const std::string& file, World& world, const std::vector<RankR
   for (size_t i = 0; i < ranks.size(); ++i) {
     std::vector<ShardedTensor> weights;
     for (const Parameter& p : ranks[i]->model()->parameters()) weights.push_back({p.name, p.axes, p.value});
-    write_checkpoint(parts, 0, world.here()[i], weights, ranks[i]->model()->memory());
+    write_checkpoint(parts, 0, world.local_ranks()[i], weights, ranks[i]->model()->memory());
     written.emplace_back();
   }
   gather(world, written);  // after this, all processes have written their parts

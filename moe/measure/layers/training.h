@@ -39,7 +39,7 @@ struct TrainingSettings {
 std::vector<TensorError> verify_model(const std::vector<RankRun*>& ranks, const ModelReference& reference);
 
 /// The bytes that a rank received from others, and the seconds of the transfer; both on the rank with the most.
-struct Moved {
+struct ExchangeTotals {
   double bytes = 0, seconds = 0;
 };
 
@@ -52,12 +52,12 @@ class Training {
   void begin(World& world, const std::vector<RankRun*>& ranks, const TrainingSettings& settings);
   /// Moves weights and optimizer states from the ranks that have trained to those of another plan of the same model,
   /// which then continue the training. `from`, `to`: ranks of this process. All processes must call it.
-  Moved move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const;
+  ExchangeTotals move(World& world, const std::vector<RankRun*>& from, const std::vector<RankRun*>& to) const;
   /// Returns the number of steps before this run.
   int64_t first_step() const { return static_cast<int64_t>(earlier_.size()); }
   /// Records a step of a rank and writes a checkpoint if one is due. All ranks must call it, each on its own thread.
   /// Returns false if the run should end.
-  bool stepped(size_t place, RankRun& rank, Communicator& everyone, Stream& stream);
+  bool record_step(size_t place, RankRun& rank, Communicator& world_comm, Stream& stream);
   /// Returns the loss of each step, including those before this run. All processes must call it.
   std::vector<double> losses(World& world) const;
   /// Returns whether the ranks were asked to stop.
@@ -69,8 +69,8 @@ class Training {
   double held_out_loss(World& world, const std::vector<RankRun*>& ranks) const;
 
  private:
-  bool asked_to_stop(Device& device, Communicator& everyone, Stream& stream);
-  void write(size_t place, RankRun& rank, Communicator& everyone, Stream& stream) const;
+  bool stop_requested(Device& device, Communicator& world_comm, Stream& stream);
+  void write(size_t place, RankRun& rank, Communicator& world_comm, Stream& stream) const;
 
   TrainingSettings settings_;
   std::atomic<bool> stopped_ = false;

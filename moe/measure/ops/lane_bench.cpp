@@ -11,7 +11,7 @@ namespace {
 constexpr double kLaneSampleS = 20e-3, kOverlappedS = 60e-3;
 // The other op runs this many times as long as the timed one, so that it never ends first.
 constexpr double kLaneLonger = 4;
-constexpr double kMostTimes = 200;
+constexpr double kMaxTimes = 200;
 constexpr double kLanesShare = 0.3;  // share of OpSettings::most_s, in addition to the time of the single ops
 
 struct TimedLane {
@@ -41,7 +41,7 @@ std::vector<TimedLane> lanes_of(const std::vector<OpCase>& cases) {
 }
 
 int times_in(double seconds, double one) {
-  return static_cast<int>(std::round(std::clamp(seconds / one, 1.0, kMostTimes)));
+  return static_cast<int>(std::round(std::clamp(seconds / one, 1.0, kMaxTimes)));
 }
 
 double slowest(const OpSample& sample) { return *std::ranges::max_element(sample.seconds); }
@@ -64,7 +64,7 @@ class LaneBench {
   LaneBench(OpRunner& runner, const OpSettings& settings)
       : runner_(runner),
         repetitions_(settings.repetitions),
-        deadline_s_(settings.most_s > 0 ? now_s() + kLanesShare * settings.most_s : HUGE_VAL) {}
+        deadline_s_(settings.max_s > 0 ? now_s() + kLanesShare * settings.max_s : HUGE_VAL) {}
 
   LaneSlowdown slowdown(const TimedLane& lane, const TimedLane& by) {
     LaneSlowdown found{std::string(lane.name), std::string(by.name), {}, {}};
@@ -94,7 +94,7 @@ class LaneBench {
   }
 
  private:
-  bool is_late(int repetition) const { return repetition >= kFewestSamples && now_s() > deadline_s_; }
+  bool is_late(int repetition) const { return repetition >= kMinSamples && now_s() > deadline_s_; }
 
   OpRunner& runner_;
   int repetitions_;

@@ -10,7 +10,7 @@ namespace moe::measure {
 namespace {
 
 // For processes, which barriers release at different times: seconds and iterations of a sample.
-constexpr double kSampleS = 10e-3, kMostIterations = 20;
+constexpr double kSampleS = 10e-3, kMaxIterations = 20;
 
 // Discards Google Benchmark's reports. It only runs and repeats the cases; their results per rank are kept elsewhere.
 class Quiet : public benchmark::BenchmarkReporter {
@@ -29,7 +29,7 @@ class Series {
   }
   OpRunner& runner() { return runner_; }
   /// Returns whether the share `share` of the time limit for all ops is used up.
-  bool is_late(double share) const { return settings_.most_s > 0 && now_s() - begin_s_ > share * settings_.most_s; }
+  bool is_late(double share) const { return settings_.max_s > 0 && now_s() - begin_s_ > share * settings_.max_s; }
 
   // `share`: share of the time limit for all ops that these and all earlier cases may use.
   void run(std::span<const size_t> cases, double share) {
@@ -57,7 +57,7 @@ class Series {
   void sample(size_t c, int left, OpResult& result, benchmark::State& state) {
     if (failure_) return state.SkipWithError("an earlier op failed");
     try {
-      if (std::ssize(result.seconds) >= kFewestSamples && is_late(share_)) {
+      if (std::ssize(result.seconds) >= kMinSamples && is_late(share_)) {
         result.out_of_time = true;
         state.SetIterationTime(0);
         if (left == 0) done_(cases_[c], result);
@@ -82,7 +82,7 @@ class Series {
       if (i == 0) result.wrong = sample.wrong;
       took = slowest(sample);
     }
-    const int enough = took > 0 ? static_cast<int>(std::ceil(std::min(kMostIterations, kSampleS / took))) : 1;
+    const int enough = took > 0 ? static_cast<int>(std::ceil(std::min(kMaxIterations, kSampleS / took))) : 1;
     result.iterations = settings_.iterations > 0 ? settings_.iterations : enough;
   }
 

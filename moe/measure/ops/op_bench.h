@@ -18,11 +18,11 @@ struct OpSettings {
   int iterations = 0;
   int warm_ups = 1;   // runs before the samples
   bool check = true;  // check the first run's result
-  double most_s = 0;  // seconds after which cases get only kFewestSamples and none is timed again; 0: no limit
+  double max_s = 0;   // seconds after which cases get only kMinSamples and none is timed again; 0: no limit
 };
 
 /// Number of samples that a case gets even after the time limit.
-inline constexpr int kFewestSamples = 2;
+inline constexpr int kMinSamples = 2;
 
 struct OpResult {
   std::vector<std::vector<double>> seconds;  // [repetition][rank], seconds of one iteration, divided by the dilation

@@ -20,12 +20,12 @@ constexpr int64_t kCollectiveStep = int64_t{1} << 18, kGemmStep = int64_t{1} << 
 constexpr int kCollectiveSizes = 24, kGemmSizes = 12;
 constexpr int64_t kProxyShare = 256;  // nominal elements per real element on an emulated cluster
 constexpr int64_t kProxyGemmDim = 48;
-constexpr double kShortestSampleS = 2e-3;
+constexpr double kMinSampleS = 2e-3;
 constexpr int64_t kFloatBytes = 4;
 constexpr int64_t kThreadShare = 16, kProcessShare = 4;  // divisors of FSMoE's sizes for ranks on CPUs
 constexpr std::array<int64_t, 8> kModuleBatches{1, 2, 3, 4, 5, 8, 10, 16};  // chosen so that all sizes differ
 // Sizes for GPUs, where a launch takes tens of microseconds and only much more work than that reaches full speed.
-constexpr int64_t kLeastGpuBytes = int64_t{1} << 20, kMostGpuBytes = int64_t{1} << 28;
+constexpr int64_t kMinGpuBytes = int64_t{1} << 20, kMaxGpuBytes = int64_t{1} << 28;
 constexpr std::array<int64_t, 12> kGpuGemmDims{512, 768, 1024, 1536, 2048, 2560, 3072, 4096, 5120, 6144, 7168, 8192};
 
 bool is_timed(const CommRow& row) {
@@ -123,7 +123,7 @@ void dilate(std::vector<OpCase>& cases) {
     double shortest = c.modelled_s;
     for (const OpCase& other : cases)
       if (other.series() == c.series()) shortest = std::min(shortest, other.modelled_s);
-    c.dilation = std::max(1.0, kShortestSampleS / shortest);
+    c.dilation = std::max(1.0, kMinSampleS / shortest);
   }
 }
 
@@ -175,11 +175,11 @@ OpSizes sizes_for(DType layers, DeviceKind device) {
   return sizes;
 }
 
-OpSizes gpu_sizes(const OpSizes& asked) {
-  OpSizes sizes = asked;
-  if (asked.end > 0) return sizes;
-  sizes.begin = kLeastGpuBytes;
-  sizes.end = kMostGpuBytes + 1;  // + 1 because the factor is rounded
+OpSizes gpu_sizes(const OpSizes& requested_sizes) {
+  OpSizes sizes = requested_sizes;
+  if (requested_sizes.end > 0) return sizes;
+  sizes.begin = kMinGpuBytes;
+  sizes.end = kMaxGpuBytes + 1;  // + 1 because the factor is rounded
   sizes.factor = std::sqrt(2.0);
   return sizes;
 }
@@ -226,11 +226,11 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
   return cases;
 }
 
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked,
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& requested_sizes,
                                DeviceKind device, std::span<const std::pair<Network, RankGroup>> sums) {
   std::vector<OpCase> cases;
   const bool on_gpu = device == DeviceKind::cuda;
-  const OpSizes sizes = on_gpu ? gpu_sizes(asked) : asked;
+  const OpSizes sizes = on_gpu ? gpu_sizes(requested_sizes) : requested_sizes;
   std::set<std::string> known;
   const auto add = [&](Op op, Network network, RankGroup group) {
     if (group.ranks < 2 || !known.insert(communication(op, network, group, 0, sizes.dtype).series()).second) return;
@@ -280,11 +280,11 @@ std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& s
   return cases;
 }
 
-std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked,
+std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& requested_sizes,
                                     DeviceKind device) {
   std::vector<OpCase> cases;
   if (cluster.nodes < 2 || cluster.ranks_per_node < 2) return cases;
-  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(requested_sizes) : requested_sizes;
   const RankGroup all{cluster.nodes * cluster.ranks_per_node, 1};
   for (const Op op : {Op::a2a_ep_esp, Op::saa})
     for (const int64_t bytes : whole_volumes(sizes, real_share(backend), all.ranks)) {
@@ -312,11 +312,11 @@ std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std:
 }
 
 std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_view backend,
-                                          const std::set<std::string>& dispatchers, const OpSizes& asked,
+                                          const std::set<std::string>& dispatchers, const OpSizes& requested_sizes,
                                           DeviceKind device) {
   std::vector<OpCase> cases;
   if (dispatchers.empty() || cluster.nodes < 2 || cluster.ranks_per_node < 2) return cases;
-  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(requested_sizes) : requested_sizes;
   const RankGroup all{cluster.nodes * cluster.ranks_per_node, 1};
   std::vector<std::string> algorithms{CommRow().algorithm};
   algorithms.insert(algorithms.end(), dispatchers.begin(), dispatchers.end());
@@ -341,8 +341,8 @@ std::vector<OpCase> emulated_host_copies(const Profile& cluster, const OpSizes& 
   return cases;
 }
 
-std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& asked, DeviceKind device) {
-  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(asked) : asked;
+std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& requested_sizes, DeviceKind device) {
+  const OpSizes sizes = device == DeviceKind::cuda ? gpu_sizes(requested_sizes) : requested_sizes;
   std::vector<OpCase> cases;
   for (const int64_t bytes : whole_volumes(sizes, real_share(backend), 1))
     cases.push_back(communication(Op::host_copy, Network::none, {}, bytes, sizes.dtype));

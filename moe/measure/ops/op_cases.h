@@ -70,8 +70,9 @@ struct OpSizes {
   double factor = 2;
   DType dtype = DType::float32;  // also the type of real GEMMs
 };
-/// Returns `asked` or, if it is empty, the default sizes for GPUs: 1 MiB to 256 MiB, each 1.4 times the previous one.
-OpSizes gpu_sizes(const OpSizes& asked);
+/// Returns `requested_sizes` or, if it is empty, the default sizes for GPUs: 1 MiB to 256 MiB, each 1.4 times the
+/// previous one.
+OpSizes gpu_sizes(const OpSizes& requested_sizes);
 /// Returns the sizes for layers of a type, or those of float32 if the device does not support the type.
 OpSizes sizes_for(DType layers, DeviceKind device);
 /// Returns the volumes in bytes. Throws BadInput for bounds that are out of order, or a factor of at most 1.
@@ -86,7 +87,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes 
 /// all pairs at once; allreduce over each group of `sums`; GEMM, in 16-bit types only on a GPU. Sizes are rounded so
 /// that every rank has whole elements, at least one. On a GPU, collectives have gpu_sizes() and matrices are up to 8192
 /// x 8192.
-std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
+std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend, const OpSizes& requested_sizes = {},
                                DeviceKind device = DeviceKind::cpu,
                                std::span<const std::pair<Network, RankGroup>> sums = {});
 /// These return the cases that Parm's choice between S1 and S2 needs in addition to an AllGather: `a2a-ep-esp`, an
@@ -94,19 +95,19 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
 /// are several nodes of several ranks. On an emulated cluster, the exchange takes the time of its row or of the
 /// alltoall between nodes.
 std::vector<OpCase> emulated_parm_cases(const Profile& cluster, const OpSizes& sizes = {});
-std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend, const OpSizes& asked = {},
-                                    DeviceKind device = DeviceKind::cpu);
+std::vector<OpCase> real_parm_cases(const Profile& cluster, std::string_view backend,
+                                    const OpSizes& requested_sizes = {}, DeviceKind device = DeviceKind::cpu);
 /// These return cases of an alltoall over all ranks by each of these dispatchers. Real cases include the direct
 /// alltoall and require several nodes of several ranks; emulated cases follow the profile's rows.
 std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std::set<std::string>& dispatchers,
                                               const OpSizes& sizes = {});
 std::vector<OpCase> real_dispatcher_cases(const Profile& cluster, std::string_view backend,
-                                          const std::set<std::string>& dispatchers, const OpSizes& asked = {},
+                                          const std::set<std::string>& dispatchers, const OpSizes& requested_sizes = {},
                                           DeviceKind device = DeviceKind::cpu);
 /// These return cases of a copy from the host's memory to the device's, by all ranks at once: real ones with the sizes
 /// of collectives, emulated ones by the profile's row.
 std::vector<OpCase> emulated_host_copies(const Profile& cluster, const OpSizes& sizes = {});
-std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& asked = {},
+std::vector<OpCase> real_host_copies(std::string_view backend, const OpSizes& requested_sizes = {},
                                      DeviceKind device = DeviceKind::cpu);
 /// Returns the bytes of the buffers that a rank needs for a case.
 double buffer_bytes(const OpCase& c);

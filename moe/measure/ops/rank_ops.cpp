@@ -14,7 +14,7 @@
 namespace moe::measure {
 namespace {
 
-constexpr int kLaunchesOfAPhase = 2;
+constexpr int kLaunchesPerPhase = 2;
 
 bool sums(const OpCase& c) { return facts_of(c.op).sums; }
 
@@ -107,11 +107,11 @@ void RankOps::prepare_phases(const OpCase& c) {
 // Creates the dispatcher of a case. All ranks of the group do so in the same cases.
 void RankOps::prepare_dispatcher(const OpCase& c) {
   const int64_t bytes = elements_ * bytes_of(c.dtype);
-  if (group_ == nullptr || (dispatched_.series == c.series() && dispatched_.most_bytes >= bytes)) return;
+  if (group_ == nullptr || (dispatched_.series == c.series() && dispatched_.max_bytes >= bytes)) return;
   dispatched_ = {make_dispatcher(c.algorithm, {.ep = *group_,
                                                .ranks_per_node = c.ranks_per_node,
                                                .rank = rank_,
-                                               .most_bytes = bytes,
+                                               .max_bytes = bytes,
                                                .memory = math().memory()}),
                  c.series(), bytes};
 }
@@ -119,7 +119,7 @@ void RankOps::prepare_dispatcher(const OpCase& c) {
 template <class Value>
 void RankOps::fill(TensorView tensor, Value value) const {
   const HostCopy there(tensor, math().memory());
-  const cpu::UseThreads threads(host_threads_);
+  const cpu::ThreadCountScope threads(host_threads_);
   with_element(there.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
     parallel_for(tensor.elements(), int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
@@ -141,7 +141,7 @@ void RankOps::prepare_module(const OpCase& c) {
 
 void RankOps::begin(const OpCase& c, int iterations, const Begin& how) {
   world_->barrier({*stream_, {}, "start of an op"});
-  const int launches = iterations * std::max(1, kLaunchesOfAPhase * c.phases.count);
+  const int launches = iterations * std::max(1, kLaunchesPerPhase * c.phases.count);
   if (how.beside != nullptr)
     gate_.close_with(how.beside->gate_);
   else
@@ -226,7 +226,7 @@ template <class T, class Value>
 WrongElements RankOps::check_values(const Tensor& tensor, int64_t elements, Value expected_at) const {
   const HostCopy received(tensor.view().part(0, {elements}), math().memory());
   std::atomic<int64_t> count = 0, first = elements;
-  const cpu::UseThreads threads(host_threads_);
+  const cpu::ThreadCountScope threads(host_threads_);
   parallel_for(elements, int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (received.view().template as<T>()[i] == static_cast<T>(expected_at(i))) continue;
@@ -306,11 +306,11 @@ WrongElements RankOps::check(const OpCase& c) const {
 
 namespace {
 
-constexpr double kBarrierS = 500e-6, kLaunchS = 50e-6, kMostS = 20e-3;
+constexpr double kBarrierS = 500e-6, kLaunchS = 50e-6, kMaxS = 20e-3;
 
 }  // namespace
 
-double StartGate::seconds_for(int launches) { return std::min(kBarrierS + kLaunchS * launches, kMostS); }
+double StartGate::seconds_for(int launches) { return std::min(kBarrierS + kLaunchS * launches, kMaxS); }
 
 void StartGate::close(int launches) {
   if (!lane_.calls_at_once()) return;
@@ -335,11 +335,11 @@ OpRunner::OpRunner(const BenchRanks& ranks, const std::vector<OpCase>& cases, do
     : ranks_(ranks), cases_(cases) {
   // Without processes, the ranks are those of the proxy.
   if (!ranks_.processes) threads_.emplace(kProxyNodes * kProxyRanksPerNode, timeout_s);
-  here_ = world().here();
-  ops_.resize(here_.size());
-  beside_.resize(here_.size());
+  local_ranks_ = world().local_ranks();
+  ops_.resize(local_ranks_.size());
+  beside_.resize(local_ranks_.size());
   // Buffers of GPUs are large, so all cores of the host, divided among its ranks, fill and check them.
-  const int here = ranks_.processes ? world().topology().ranks_per_node : static_cast<int>(here_.size());
+  const int here = ranks_.processes ? world().topology().ranks_per_node : static_cast<int>(local_ranks_.size());
   const bool on_gpu = ranks_.device == DeviceKind::cuda;
   const int host_threads = on_gpu ? std::max(1, cpu::usable_core_count() / here) : ranks_.threads;
   world().run([&](int rank) {
@@ -368,17 +368,17 @@ OpSample OpRunner::run_both(size_t op, int iterations, size_t other, int other_i
 }
 
 OpSample OpRunner::order(const Command& command) {
-  tell(command);
+  send_command(command);
   return perform(command);
 }
 
 void OpRunner::release() {
   Command command;
   command.kind = Command::Kind::end;
-  tell(command);
+  send_command(command);
 }
 
-void OpRunner::tell(const Command& command) {
+void OpRunner::send_command(const Command& command) {
   if (ranks_.processes) broadcast(world(), std::string(reinterpret_cast<const char*>(&command), sizeof command));
 }
 
@@ -421,8 +421,8 @@ void OpRunner::perform_on(int rank, const Command& command, std::vector<double>&
 
 OpSample OpRunner::perform(const Command& command) {
   const OpCase& c = cases_.at(command.op);
-  std::vector<std::vector<double>> times(here_.size());
-  std::vector<std::string> wrong(here_.size());
+  std::vector<std::vector<double>> times(local_ranks_.size());
+  std::vector<std::string> wrong(local_ranks_.size());
   world().run([&](int rank) { perform_on(rank, command, times[place(rank)], wrong[place(rank)]); });
   // Barriers release ranks one after the other, so a collective's time starts with the last rank of its group. Only
   // threads share a clock; for processes, more iterations make the difference negligible.

@@ -119,7 +119,7 @@ class RankOps {
   struct Dispatched {
     std::unique_ptr<Dispatcher> dispatcher;
     std::string series;
-    int64_t most_bytes = 0;
+    int64_t max_bytes = 0;
   } dispatched_;
   Tensor send_, receive_, third_;
   Memory host_;                    // source of host copies
@@ -166,15 +166,15 @@ class OpRunner {
   struct Command;
   World& world() { return ranks_.processes ? *ranks_.processes : *threads_; }
   OpSample order(const Command& command);
-  void tell(const Command& command);
+  void send_command(const Command& command);
   OpSample perform(const Command& command);
   void perform_on(int rank, const Command& command, std::vector<double>& times, std::string& wrong);
-  size_t place(int rank) const { return static_cast<size_t>(rank - here_.front()); }
+  size_t place(int rank) const { return static_cast<size_t>(rank - local_ranks_.front()); }
 
   const BenchRanks ranks_;
   const std::vector<OpCase>& cases_;
   std::optional<LocalWorld> threads_;
-  std::vector<int> here_;
+  std::vector<int> local_ranks_;
   std::vector<std::unique_ptr<RankOps>> ops_, beside_;  // for each rank of this process
 };
 

@@ -32,23 +32,23 @@ class IterationBuilder : public LayerBuilder {
   /// in the order in which the next forward reads them.
   void gather_weights(int stage, const std::vector<int>& layers, const DenseLayers& dense);
 
-  /// With a planned step, these send the slices of a stage that no backward sent: begin_left(), send_left() for each
-  /// slice by its position in `ready`, end_left().
-  void begin_left(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
-  void send_left(size_t place) { gradient(place); }
-  void end_left() { pass_ = nullptr; }
+  /// With a planned step, these send the slices of a stage that no backward sent: begin_remaining(), send_remaining()
+  /// for each slice by its position in `ready`, end_remaining().
+  void begin_remaining(int stage, int layer, const std::vector<int>& ready, const std::vector<bool>& experts);
+  void send_remaining(size_t place) { gradient(place); }
+  void end_remaining() { pass_ = nullptr; }
   /// Adds a task of Phase::step and returns its id. `slice`: the slice of a sum of gradients; -1: another task.
   int step(TaskKind kind, int stage, int layer, const std::vector<int>& after, int slice = -1);
   const std::vector<Task>& tasks() const { return structure_.tasks; }
   int stage_of(const Task& task) const { return structure_.lanes[task.lane].stage; }
-  bool has(GroupKind group, int stage) const { return lanes_.of(group, stage) >= 0; }
+  bool has(GroupKind group, int stage) const { return lanes_.lane(group, stage) >= 0; }
 
  private:
   bool rows_apart() const;
   Chain rows_of_end(const Chain& rows);
   Chain sum_of_end(int made, const Access& sum);
 
-  Pass left_;
+  Pass remaining_;
   std::map<int, Chain> head_inputs_;  // for each micro-batch, the rows that the output projection reads
 };
 
@@ -57,7 +57,7 @@ class IterationBuilder : public LayerBuilder {
 class StepBuilder {
  public:
   /// A stage after its last backward.
-  struct Left {
+  struct RemainingGradients {
     int stage = 0;
     int end = -1;          // the last task of its backwards
     bool experts = false;  // the backwards do not send the experts' gradients
@@ -67,7 +67,8 @@ class StepBuilder {
 
   /// Sends the slices of a stage that no backward sent, and adds sums for gradients that no slice contains. `ready`:
   /// for each slice, the task that it waits for; `of_experts`: as in GradientPlacement.
-  void send_left(const Left& left, const std::vector<int>& ready, const std::vector<bool>& of_experts);
+  void send_remaining(const RemainingGradients& remaining, const std::vector<int>& ready,
+                      const std::vector<bool>& of_experts);
   /// Adds the rest of the step after all stages have sent their remaining slices.
   void step();
   /// Without a planned step: sends the gradients of a stage's offloaded experts to the host.
@@ -77,7 +78,7 @@ class StepBuilder {
   std::vector<int> layers_of(int stage) const { return layers_of_stage(plan_.split(), stage); }
   int stages() const { return plan_.shape.parallel.pp; }
   void sum(int stage, const std::vector<Gradient>& gradients);
-  void sum_alike(int stage);
+  void sum_replicated(int stage);
   void sum_ends(int stage);
   void sum_tied(std::map<int, std::vector<int>>& sums);
   const std::vector<int>& makers(TaskKind kind, int layer) { return makers_[{kind, layer}]; }

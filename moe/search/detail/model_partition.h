@@ -15,7 +15,7 @@ class ModelReplay;
 using KindReplays = EnumArray<LayerKind, std::optional<LayerReplay>, kLayerKinds>;
 
 /// The inputs of a decision for a model.
-struct ModelQuestion {
+struct ModelQuery {
   LayerReplay& layer;  // of an MoE layer, with the window if the model has one
   const ModelShape& model;
   const PartitionStrategy& strategy;
@@ -26,7 +26,7 @@ struct ModelQuestion {
 };
 
 /// Limit for the backwards of a layer to choose from. The exact partition's work grows with its fifth power.
-inline constexpr size_t kMostBackwards = 8;
+inline constexpr size_t kMaxBackwards = 8;
 
 /// The backwards of one layer to choose from, with the longest paths of each.
 struct BackwardOptions {
@@ -34,18 +34,18 @@ struct BackwardOptions {
   std::vector<SplitPaths> paths;
   /// Adds a backward, unless another one is at least as fast for all slices.
   void add(const BackwardOption& option, const SplitPaths& found);
-  /// Keeps at most kMostBackwards: the fastest without slices, then repeatedly the one that improves the result most on
+  /// Keeps at most kMaxBackwards: the fastest without slices, then repeatedly the one that improves the result most on
   /// a grid of slices.
   void keep_few();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
 /// Returns the backwards to choose from. `layer`: asked.layer, or the same without contention. A schedule with one
 /// degree for both phases has only the backward of `degree_forward`.
-BackwardOptions backward_options(const ModelQuestion& asked, LayerReplay& layer, int degree_forward);
+BackwardOptions backward_options(const ModelQuery& query, LayerReplay& layer, int degree_forward);
 
 /// The backwards to choose from for each kind of layer; a dense layer has one.
 using KindOptions = EnumArray<LayerKind, BackwardOptions, kLayerKinds>;
-KindOptions kind_options(const ModelQuestion& asked, KindReplays& kinds, int degree_forward);
+KindOptions kind_options(const ModelQuery& query, KindReplays& kinds, int degree_forward);
 
 /// Returns `decision` with the partition's slices and, for each layer, the best backward of its kind for its slices.
 ModelDecision decided(const ModelShape& model, const Partition& partition,
@@ -56,7 +56,7 @@ using PartitionLayers = EnumArray<LayerKind, PartitionLayer, kLayerKinds>;
 /// Returns the PartitionLayer of each kind that has a replay. The arguments must outlive the result.
 PartitionLayers partition_layers(const Schedule& schedule, const KindReplays& kinds, const KindOptions& options);
 /// Returns the problem of a stage's layers. The arguments, and everything they refer to, must outlive the problem.
-PartitionProblem stage_problem(const ModelQuestion& asked, const PartitionLayers& layers, int stage);
+PartitionProblem stage_problem(const ModelQuery& query, const PartitionLayers& layers, int stage);
 /// Returns a layer of a partition problem. The arguments must outlive the result.
 PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pricer,
                                const std::vector<SplitPaths>& by_degree);
@@ -69,12 +69,12 @@ PartitionProblem partition_problem(const Schedule& schedule, const LayerPricer& 
 
 /// Decides r_b and the slices of gradients for each layer. Strategy `exact` compares the results of all strategies by
 /// replays of the model and continues from the best. `layer`: the decision for a single layer.
-void split_gradients(const ModelQuestion& asked, const Decision& layer, ModelResult& result);
+void split_gradients(const ModelQuery& query, const Decision& layer, ModelResult& result);
 
 // Improvement of the places of a model's gradients by replays, for cases in which the times of layers don't add up:
 // under contention, or if a layer's tasks overlap with the next layer.
 
 /// Improves the result, and other starting points, by small moves until none makes the model's replay faster.
-void improve_by_replay(const ModelQuestion& asked, ModelReplay& replay, const Decision& layer, ModelResult& result);
+void improve_by_replay(const ModelQuery& query, ModelReplay& replay, const Decision& layer, ModelResult& result);
 
 }  // namespace moe::search

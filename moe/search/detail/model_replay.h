@@ -71,7 +71,7 @@ struct DescentMoves {
   bool micro_batches = false;  // backwards of earlier micro-batches may have another degree
   bool in_moe = false;         // the schedule can send gradients in the MoE part
   int64_t element_bytes = 4;
-  int64_t most_tasks = 0;  // limit for ModelReplay::tasks()
+  int64_t max_tasks = 0;  // limit for ModelReplay::tasks()
 };
 
 /// Improves `decision`; returns its new seconds, which never exceed the old ones.

@@ -21,7 +21,7 @@ class Stretch {
     for (size_t i = 0; i < factors_.size(); ++i) others_[i + 1] = others_[i] + (factors_[i] != 1);
   }
   // Returns the factors of the ranks from `begin` on; null if those of [begin, end) are all 1.
-  const double* of(size_t begin, size_t end) const {
+  const double* factors(size_t begin, size_t end) const {
     return factors_.empty() || others_[begin] == others_[end] ? nullptr : factors_.data() + begin;
   }
 
@@ -46,9 +46,9 @@ class RankStretch {
     for (Stretch& layer : loaded_) layer.count();
   }
   // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null if none is stretched.
-  const double* of(TaskKind kind, int layer, size_t begin, size_t end) const {
-    if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.of(begin, end);
-    return loaded_[loaded_.size() > 1 ? layer : 0].of(begin, end);
+  const double* factors(TaskKind kind, int layer, size_t begin, size_t end) const {
+    if (std::ranges::find(kinds_, kind) == kinds_.end()) return straggling_.factors(begin, end);
+    return loaded_[loaded_.size() > 1 ? layer : 0].factors(begin, end);
   }
 
  private:

@@ -98,17 +98,17 @@ void rotate_rows(TensorView rows, int64_t head_width, TensorView turns, T sign) 
 }
 
 // Returns the range [first, end) of the numbers that row r of matrices (rows, L) sees.
-std::pair<int64_t, int64_t> seen_by(int64_t r, int64_t rows, int64_t seq, SeenTokens seen) {
-  const int64_t end = seen.causal ? seq - rows + r % rows + 1 : seq;
-  return {seen.window > 0 ? std::max<int64_t>(0, end - seen.window) : 0, end};
+std::pair<int64_t, int64_t> visible_range(int64_t r, int64_t rows, int64_t seq, AttentionMask mask) {
+  const int64_t end = mask.causal ? seq - rows + r % rows + 1 : seq;
+  return {mask.window > 0 ? std::max<int64_t>(0, end - mask.window) : 0, end};
 }
 
 template <class T>
-void attention_softmax_rows(TensorView scores, T scale, SeenTokens seen) {
+void attention_softmax_rows(TensorView scores, T scale, AttentionMask mask) {
   const int64_t rows = scores.size(1), seq = scores.size(2);
   T* row = scores.as<T>();
   for (int64_t r = 0; r < scores.size(0) * rows; ++r, row += seq) {
-    const auto [begin, end] = seen_by(r, rows, seq, seen);
+    const auto [begin, end] = visible_range(r, rows, seq, mask);
     const T top = *std::max_element(row + begin, row + end);
     T sum = 0;
     for (int64_t j = begin; j < end; ++j) sum += row[j] = std::exp(scale * (row[j] - top));
@@ -119,22 +119,22 @@ void attention_softmax_rows(TensorView scores, T scale, SeenTokens seen) {
 }
 
 template <class T>
-void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T scale, SeenTokens seen) {
+void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T scale, AttentionMask mask) {
   const int64_t rows = shares.size(1), seq = shares.size(2);
   const T* p = shares.as<T>();
   T* d = gradients.as<T>();
   for (int64_t r = 0; r < shares.size(0) * rows; ++r, p += seq, d += seq) {
     T mean = 0;
-    const auto [begin, end] = seen_by(r, rows, seq, seen);
+    const auto [begin, end] = visible_range(r, rows, seq, mask);
     for (int64_t j = begin; j < end; ++j) mean += p[j] * d[j];
     for (int64_t j = 0; j < seq; ++j) d[j] = scale * p[j] * (d[j] - mean);
   }
 }
 
 // Heads that LibTorch's kernel does not support. They keep nothing between calls: temporary memory lives for one call.
-class ComposedOnCall final : public AttentionHeads {
+class LazyComposedHeads final : public AttentionHeads {
  public:
-  ComposedOnCall(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }
+  LazyComposedHeads(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }
   void forward(const HeadInputs& in, TensorView out) override { made()->forward(in, out); }
   void backward(const HeadInputs& in, TensorView out, TensorView d_out, const HeadInputs& d) override {
     made()->backward(in, out, d_out, d);
@@ -156,7 +156,7 @@ class CpuMath final : public Math {
   void use(void*) override {}
   std::unique_ptr<AttentionHeads> make_heads(const HeadsShape& shape, TensorStore&) override {
     if (shape.is_plain()) return make_flash_heads(shape);
-    return std::make_unique<ComposedOnCall>(*this, shape);
+    return std::make_unique<LazyComposedHeads>(*this, shape);
   }
   void gemm(const Matrix& a, const Matrix& b, const Matrix& out, Into into, const Batch& batch) override {
     moe::gemm(a, b, out, into, batch);
@@ -199,16 +199,16 @@ class CpuMath final : public Math {
       rotate_rows(rows, head, turns, turn == Turn::forward ? T(1) : T(-1));
     });
   }
-  void attention_softmax(TensorView scores, double by, SeenTokens seen) override {
+  void attention_softmax(TensorView scores, double by, AttentionMask mask) override {
     with_element(scores.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows(scores, static_cast<T>(by), seen);
+      attention_softmax_rows(scores, static_cast<T>(by), mask);
     });
   }
-  void attention_softmax_backward(TensorView p, TensorView d, double by, SeenTokens seen) override {
+  void attention_softmax_backward(TensorView p, TensorView d, double by, AttentionMask mask) override {
     with_element(p.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      attention_softmax_rows_backward(p, d, static_cast<T>(by), seen);
+      attention_softmax_rows_backward(p, d, static_cast<T>(by), mask);
     });
   }
 

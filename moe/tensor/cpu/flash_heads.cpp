@@ -22,9 +22,9 @@ class FlashHeads final : public AttentionHeads {
   void forward(const HeadInputs& in, TensorView out) override {
     const cpu::AtenCalls calls;
     for (int64_t query = 0; query < queries_; ++query) {
-      auto [mixed, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(of(in.q, query), of(in.k), of(in.v), 0,
-                                                                               shape_.causal, std::nullopt, scale_);
-      of(out, query).copy_(mixed);
+      auto [mixed, log_sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+          aten_view(in.q, query), aten_view(in.k), aten_view(in.v), 0, shape_.causal, std::nullopt, scale_);
+      aten_view(out, query).copy_(mixed);
       log_sums_[query] = log_sums;
     }
   }
@@ -33,22 +33,22 @@ class FlashHeads final : public AttentionHeads {
     const cpu::AtenCalls calls;
     for (int64_t query = 0; query < queries_; ++query) {
       const auto [dq, dk, dv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          of(d_out, query), of(in.q, query), of(in.k), of(in.v), of(out, query), log_sums_[query], 0, shape_.causal,
-          std::nullopt, scale_);
-      of(d.q, query).copy_(dq);
+          aten_view(d_out, query), aten_view(in.q, query), aten_view(in.k), aten_view(in.v), aten_view(out, query),
+          log_sums_[query], 0, shape_.causal, std::nullopt, scale_);
+      aten_view(d.q, query).copy_(dq);
       if (query == 0) {
-        of(d.k).copy_(dk);
-        of(d.v).copy_(dv);
+        aten_view(d.k).copy_(dk);
+        aten_view(d.v).copy_(dv);
       } else {
-        of(d.k).add_(dk);
-        of(d.v).add_(dv);
+        aten_view(d.k).add_(dk);
+        aten_view(d.v).add_(dv);
       }
     }
   }
 
  private:
   // Returns (B, key-value heads, L, d): for each key-value head, number `query` of the heads that read it.
-  at::Tensor of(TensorView t, int64_t query = 0) const {
+  at::Tensor aten_view(TensorView t, int64_t query = 0) const {
     const int64_t width = t.size(1), step = width / shape_.kv_heads;
     return cpu::wrap(t.part(query * shape_.dim, {}),
                      {shape_.tokens / shape_.seq, shape_.kv_heads, shape_.seq, shape_.dim},

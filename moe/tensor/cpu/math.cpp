@@ -27,7 +27,7 @@ namespace {
 using cpu::AtenCalls;
 using cpu::wrap;
 
-constexpr int64_t kBytesAThread = 1 << 17;
+constexpr int64_t kBytesPerThread = 1 << 17;
 constexpr int64_t kInCache = 1 << 15;  // elements that stay in a core's own cache over several passes
 
 // Returns a view of `count` matrices, each `step` elements after the one before.
@@ -62,7 +62,7 @@ bool prefers_one_dnn() {
   static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
   return kBetter;
 }
-bool by_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
+bool uses_one_dnn(const Matrix& a, const Matrix& out, int64_t inner) {
   constexpr double kSmall = 1 << 21;
   constexpr int64_t kFew = 64;
   return prefers_one_dnn() && out.dtype == DType::float32 && !(a.transposed && out.rows < kFew) &&
@@ -91,10 +91,10 @@ void for_each_block(TensorView whole, Body body) {
 // LibTorch, its BLAS and OpenMP keep a number of threads for each calling thread.
 cpu::AtenCalls::AtenCalls() {
   thread_local int applied = 0;
-  if (applied == own_threads() || at::in_parallel_region()) return;
+  if (applied == thread_count() || at::in_parallel_region()) return;
   at::get_num_threads();  // a thread's first call sets a default
   at::internal::lazy_init_num_threads();
-  applied = own_threads();
+  applied = thread_count();
   at::set_num_threads(applied);
 }
 
@@ -107,13 +107,13 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into) {
   const float kept = into == Into::add ? 1 : 0;  // with 0 `result` is not read
   if (inner == 0)
     result.zero_();
-  else if (by_one_dnn(a, out, inner))
+  else if (uses_one_dnn(a, out, inner))
     at::native::mkldnn_matmul(wrap_matrix(a), wrap_matrix(b), result, kept, 1);
   else
     result.addmm_(wrap_matrix(a), wrap_matrix(b), kept);
 }
 
-static Matrix advanced(Matrix m, int64_t elements) {
+static Matrix offset_matrix(Matrix m, int64_t elements) {
   m.data = static_cast<std::byte*>(m.data) + elements * bytes_of(m.dtype);
   return m;
 }
@@ -122,7 +122,7 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch) {
   const int64_t inner = a.transposed ? a.rows : a.cols;
   if (batch.count == 1 || !batches_products() || out.rows == 0 || out.cols == 0 || inner == 0) {
     for (int64_t i = 0; i < batch.count; ++i)
-      gemm(advanced(a, i * batch.a), advanced(b, i * batch.b), advanced(out, i * batch.out), into);
+      gemm(offset_matrix(a, i * batch.a), offset_matrix(b, i * batch.b), offset_matrix(out, i * batch.out), into);
     return;
   }
   const AtenCalls calls;
@@ -134,7 +134,7 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch) {
     at::bmm_out(results, left, right);
 }
 
-bool batches_products() { return cpu::own_threads() > 1 && !prefers_one_dnn(); }
+bool batches_products() { return cpu::thread_count() > 1 && !prefers_one_dnn(); }
 
 void gelu(TensorView x, TensorView out) {
   for_each_block(out, [&](Block block) {
@@ -225,7 +225,7 @@ void scale(TensorView t, double by) {
 
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body) {
   const AtenCalls calls;
-  const int64_t least = std::max<int64_t>(1, kBytesAThread / std::max<int64_t>(1, bytes));
+  const int64_t least = std::max<int64_t>(1, kBytesPerThread / std::max<int64_t>(1, bytes));
 #ifdef __SANITIZE_THREAD__
   // ThreadSanitizer does not see OpenMP's synchronisation. An exception of `body` in one of these ends the process.
   const int64_t threads = std::clamp<int64_t>((count + least - 1) / least, 1, at::get_num_threads());

@@ -1,5 +1,5 @@
 #pragma once
-// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels, on own_threads() (cores.h): ranks may be
+// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels, on thread_count() (cores.h): ranks may be
 // threads of one process and must not fight for cores. All but gemm() gives the same bits on any number of threads.
 #include <functional>
 
@@ -49,8 +49,8 @@ void step_weight(const WeightStep& step);
 /// Returns the sum of squares of a tensor of any type, added in float64.
 double sum_of_squares(TensorView tensor);
 
-/// Calls body(begin, end) on own_threads() for parts of [0, count), each element of which moves about `bytes`; on fewer
-/// threads if a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
+/// Calls body(begin, end) on thread_count() for parts of [0, count), each element of which moves about `bytes`; on
+/// fewer threads if a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body);
 
 }  // namespace moe

@@ -79,7 +79,7 @@ void cross_entropy_backward_of(TensorView probabilities, const Targets& targets,
 
 // Calls body(i, its place in the tensor) for each i of [begin, end) among the own elements.
 template <class Body>
-void for_each_own(const OwnElements& own, int64_t begin, int64_t end, Body body) {
+void for_each_own(const ElementSelection& own, int64_t begin, int64_t end, Body body) {
   while (begin < end) {
     const int64_t run = begin / own.count, last = std::min(end, (run + 1) * own.count);
     const int64_t ahead = run * (own.every - own.count) + own.first;
@@ -123,7 +123,7 @@ void step_elements(const WeightStep& at, double scale) {
     stepped = static_cast<S>(moved);
     if constexpr (!std::is_same_v<W, S>) round_to(stepped, at.value.as<W>()[place]);
   };
-  const OwnElements own = own_of(at.own, at.value);
+  const ElementSelection own = explicit_selection(at.own, at.value);
   parallel_for(count_of(own, at.value), 4 * int64_t{sizeof(S)},
                [&](int64_t begin, int64_t end) { for_each_own(own, begin, end, step_of); });
 }
@@ -175,7 +175,7 @@ void cross_entropy_backward(TensorView logits, const Targets& targets, TensorVie
 void step_weight(const WeightStep& step) {
   double scale = step.scale;
   if (step.squares != nullptr)
-    if (const double norm = std::sqrt(*step.squares); norm > step.most_norm) scale *= step.most_norm / norm;
+    if (const double norm = std::sqrt(*step.squares); norm > step.max_norm) scale *= step.max_norm / norm;
   with_number(step.value.dtype(), [&](auto w) {
     with_number(step.gradient.dtype(), [&](auto g) { step_elements<decltype(w), decltype(g)>(step, scale); });
   });

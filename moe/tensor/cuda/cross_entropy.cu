@@ -6,33 +6,33 @@ namespace moe::cuda {
 namespace {
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows of, double* sums) {
+__global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows args, double* sums) {
   using A = Sums<T>;
-  const T* row = static_cast<const T*>(of.logits) + static_cast<int64_t>(blockIdx.x) * of.words;
+  const T* row = static_cast<const T*>(args.logits) + static_cast<int64_t>(blockIdx.x) * args.words;
   A largest[] = {-INFINITY};
-  for (int64_t j = threadIdx.x; j < of.words; j += blockDim.x) largest[0] = Larger()(largest[0], value_of(row[j]));
+  for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) largest[0] = Larger()(largest[0], value_of(row[j]));
   block_reduce(largest, Larger());
   A sum = 0;
-  for (int64_t j = threadIdx.x; j < of.words; j += blockDim.x) sum += std::exp(value_of(row[j]) - largest[0]);
+  for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) sum += std::exp(value_of(row[j]) - largest[0]);
   sum = block_sum(sum);
   if (threadIdx.x > 0) return;
-  const int64_t target = of.target[blockIdx.x] - of.first;
+  const int64_t target = args.target[blockIdx.x] - args.first;
   double* own = sums + static_cast<int64_t>(blockIdx.x) * kLossSums;
   own[0] = static_cast<double>(largest[0]);
   own[1] = static_cast<double>(sum);
-  own[2] = target >= 0 && target < of.words ? static_cast<double>(value_of(row[target])) : 0;
+  own[2] = target >= 0 && target < args.words ? static_cast<double>(value_of(row[target])) : 0;
 }
 
 // The first thread combines the sums of all parts of the vocabulary.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    cross_entropy_backward_kernel(LossRows of, const double* sums, int parts, double counted) {
+    cross_entropy_backward_kernel(LossRows args, const double* sums, int parts, double counted) {
   using A = Sums<T>;
   __shared__ A all[2];  // the largest logit of all parts; the factor from an exponential relative to it to its gradient
-  T* row = static_cast<T*>(of.logits) + static_cast<int64_t>(blockIdx.x) * of.words;
-  const bool counts = of.target[blockIdx.x] >= 0;
+  T* row = static_cast<T*>(args.logits) + static_cast<int64_t>(blockIdx.x) * args.words;
+  const bool counts = args.target[blockIdx.x] >= 0;
   if (threadIdx.x == 0 && counts) {
-    const auto part = [&](int p) { return sums + (p * of.tokens + blockIdx.x) * kLossSums; };
+    const auto part = [&](int p) { return sums + (p * args.tokens + blockIdx.x) * kLossSums; };
     double largest = part(0)[0], sum = 0;
     for (int p = 1; p < parts; ++p) largest = Larger()(largest, part(p)[0]);
     for (int p = 0; p < parts; ++p) sum += part(p)[1] * std::exp(part(p)[0] - largest);
@@ -40,8 +40,8 @@ __global__ void __launch_bounds__(kThreads)
     all[1] = static_cast<A>(1 / (sum * counted));
   }
   __syncthreads();
-  const int64_t target = of.target[blockIdx.x] - of.first;
-  for (int64_t j = threadIdx.x; j < of.words; j += blockDim.x) {
+  const int64_t target = args.target[blockIdx.x] - args.first;
+  for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) {
     const A p = counts ? std::exp(value_of(row[j]) - all[0]) * all[1] : A(0);
     row[j] = rounded<T>(counts && j == target ? p - static_cast<A>(1 / counted) : p);
   }
@@ -49,15 +49,15 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void softmax_sums(Work work, const LossRows& of, double* sums) {
+void softmax_sums(Work work, const LossRows& args, double* sums) {
   with_type(work.dtype, [&](auto zero) {
-    launch(softmax_sums_kernel<decltype(zero)>, Grid{of.tokens, kThreads}, work.stream, of, sums);
+    launch(softmax_sums_kernel<decltype(zero)>, Grid{args.tokens, kThreads}, work.stream, args, sums);
   });
 }
 
-void cross_entropy_backward(Work work, const LossRows& of, const double* sums, int parts, double counted) {
+void cross_entropy_backward(Work work, const LossRows& args, const double* sums, int parts, double counted) {
   with_type(work.dtype, [&](auto zero) {
-    launch(cross_entropy_backward_kernel<decltype(zero)>, Grid{of.tokens, kThreads}, work.stream, of, sums, parts,
+    launch(cross_entropy_backward_kernel<decltype(zero)>, Grid{args.tokens, kThreads}, work.stream, args, sums, parts,
            counted);
   });
 }

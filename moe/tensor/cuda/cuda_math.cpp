@@ -40,7 +40,7 @@ void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matri
 
 bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
   Fp8Matrix all = a;
-  all.rows = by_fours(a.rows);
+  all.rows = round_up_to_4(a.rows);
   if (all.rows == a.rows || a.tiles || out.stride != out.cols || out.dtype == DType::float64) return false;
   void* products = scratch(all.rows * out.cols * bytes_of(out.dtype));
   const Matrix whole{products, all.rows, out.cols, out.cols, out.dtype};
@@ -118,15 +118,15 @@ void CudaMath::norm_backward(const NormInput& in, TensorView d, TensorView d_gai
                       [&](int64_t bytes) { return scratch(bytes); });
 }
 
-void CudaMath::attention_softmax(TensorView scores, double by, SeenTokens seen) {
+void CudaMath::attention_softmax(TensorView scores, double by, AttentionMask mask) {
   cuda::attention_softmax(
       {stream_, scores.dtype()}, scores.data(),
-      {scores.size(0) * scores.size(1), scores.size(1), scores.size(2), by, seen.causal, seen.window});
+      {scores.size(0) * scores.size(1), scores.size(1), scores.size(2), by, mask.causal, mask.window});
 }
 
-void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, SeenTokens seen) {
+void CudaMath::attention_softmax_backward(TensorView p, TensorView d, double by, AttentionMask mask) {
   cuda::attention_softmax_backward({stream_, p.dtype()}, p.data(), d.data(),
-                                   {p.size(0) * p.size(1), p.size(1), p.size(2), by, seen.causal, seen.window});
+                                   {p.size(0) * p.size(1), p.size(1), p.size(2), by, mask.causal, mask.window});
 }
 
 void CudaMath::look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) {
@@ -159,7 +159,7 @@ void CudaMath::step(const WeightStep& step) {
   require<WrongResult>(dtype == step.gradient.dtype(),
                        "optimizer step on a GPU: found {} weights and {} gradients, expected the same type",
                        name_of(dtype), name_of(step.gradient.dtype()));
-  const OwnElements own = own_of(step.own, step.value);
+  const ElementSelection own = explicit_selection(step.own, step.value);
   cuda::step_weight({stream_, dtype},
                     {.value = step.value.data(),
                      .gradient = step.gradient.data(),
@@ -181,7 +181,7 @@ void CudaMath::step(const WeightStep& step) {
                      .correction2 = step.correction2,
                      .scale = step.scale,
                      .squares = step.squares,
-                     .most_norm = step.most_norm},
+                     .max_norm = step.max_norm},
                     [&](int64_t bytes) { return scratch(bytes); });
 }
 

@@ -42,8 +42,8 @@ class CudaMath final : public Math {
   void convert(TensorView from, TensorView to) override;
   void norm(const NormInput& in, TensorView out) override;
   void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) override;
-  void attention_softmax(TensorView scores, double scale, SeenTokens seen) override;
-  void attention_softmax_backward(TensorView p, TensorView d, double scale, SeenTokens seen) override;
+  void attention_softmax(TensorView scores, double scale, AttentionMask mask) override;
+  void attention_softmax_backward(TensorView p, TensorView d, double scale, AttentionMask mask) override;
   void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into) override;
   void add_to_rows(TensorView d, const TokenRows& rows, TensorView table) override;
   void softmax_sums(TensorView logits, const Targets& targets, TensorView sums) override;

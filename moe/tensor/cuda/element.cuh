@@ -60,13 +60,13 @@ struct alignas(16) Words {
   uint32_t at[4];
 };
 template <class T, int N>
-using Held = std::conditional_t<N * sizeof(T) == 16, Words, Pack<T, N>>;
+using PackBits = std::conditional_t<N * sizeof(T) == 16, Words, Pack<T, N>>;
 template <class T, int N>
-__device__ inline Held<T, N> hold(const Pack<T, N>& pack) {
-  return __builtin_bit_cast(Held<T, N>, pack);
+__device__ inline PackBits<T, N> to_pack_bits(const Pack<T, N>& pack) {
+  return __builtin_bit_cast(PackBits<T, N>, pack);
 }
 template <class T, int N>
-__device__ inline Pack<T, N> held_pack(const Held<T, N>& held) {
+__device__ inline Pack<T, N> from_pack_bits(const PackBits<T, N>& held) {
   return __builtin_bit_cast(Pack<T, N>, held);
 }
 

@@ -57,20 +57,21 @@ struct SumRow {
 
 }  // namespace
 
-void look_up(Work work, const LookUp& of) {
+void look_up(Work work, const LookUp& args) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const LookUpRow<T> op{in<T>(of.table), of.row, of.width, of.adds, out<T>(of.out)};
-    for_each<T>(work.stream, op, of.tokens * of.width,
-                aligned(of.table) && aligned(of.out) && of.width % kPack<T> == 0);
+    const LookUpRow<T> op{in<T>(args.table), args.row, args.width, args.adds, out<T>(args.out)};
+    for_each<T>(work.stream, op, args.tokens * args.width,
+                aligned(args.table) && aligned(args.out) && args.width % kPack<T> == 0);
   });
 }
 
-void add_to_rows(Work work, const RowSums& of) {
+void add_to_rows(Work work, const RowSums& args) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const SumRow<T> op{in<T>(of.d), of.table_row, of.begin, of.by_row, of.width, out<T>(of.table)};
-    for_each<T>(work.stream, op, of.used * of.width, aligned(of.d) && aligned(of.table) && of.width % kPack<T> == 0);
+    const SumRow<T> op{in<T>(args.d), args.table_row, args.begin, args.by_row, args.width, out<T>(args.table)};
+    for_each<T>(work.stream, op, args.used * args.width,
+                aligned(args.d) && aligned(args.table) && args.width % kPack<T> == 0);
   });
 }
 

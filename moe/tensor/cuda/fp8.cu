@@ -6,14 +6,14 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kFp8Block);
-constexpr int kHeld = 16;                // numbers of a row per thread, 16 bytes when rounded
-constexpr int kAcross = kBlock / kHeld;  // threads per row of a block
-constexpr int kDown = 4;                 // rows of a tile per thread, a word of each column when rounded
-static_assert(kBlock / kDown * kAcross == kThreads, "a block of threads has a tile");
+constexpr int kNumbersPerThread = 16;                       // numbers of a row per thread, 16 bytes when rounded
+constexpr int kThreadsPerRow = kBlock / kNumbersPerThread;  // threads per row of a block
+constexpr int kRowsPerThread = 4;  // rows of a tile per thread, a word of each column when rounded
+static_assert(kBlock / kRowsPerThread * kThreadsPerRow == kThreads, "a block of threads has a tile");
 
 // The factors that bring a block into range: its scale (fp8_scale) and the scale's inverse.
 template <class A>
-struct Reach {
+struct BlockScale {
   float scale;
   A inverse;
 };
@@ -24,14 +24,14 @@ __device__ inline uint64_t size_bits(double v) { return __builtin_bit_cast(uint6
 
 // Finds, by a block's largest magnitude, the least power of two that brings it to 448 = 1.75 2^8 or below, but at least
 // 2^-100. The exponent's bits are e plus a bias for 2^e.
-__device__ inline Reach<float> reach_of(uint32_t most) {
+__device__ inline BlockScale<float> reach_of(uint32_t most) {
   if (most >= 0x7f800000U) return {NAN, NAN};
   int power = static_cast<int>(most >> 23) - 127 - 8 + ((most & 0x7fffffU) > 0x600000U ? 1 : 0);
   power = power < -100 ? -100 : power;
   return {__builtin_bit_cast(float, static_cast<uint32_t>(power + 127) << 23),
           __builtin_bit_cast(float, static_cast<uint32_t>(127 - power) << 23)};
 }
-__device__ inline Reach<double> reach_of(uint64_t most) {
+__device__ inline BlockScale<double> reach_of(uint64_t most) {
   if (most >= uint64_t{0x7ff} << 52) return {NAN, NAN};
   constexpr uint64_t kFraction = (uint64_t{1} << 52) - 1, kThreeQuarters = uint64_t{3} << 50;
   int power = static_cast<int>(most >> 52) - 1023 - 8 + ((most & kFraction) > kThreeQuarters ? 1 : 0);
@@ -45,8 +45,8 @@ __device__ inline Reach<double> reach_of(uint64_t most) {
 template <class T, bool Whole>
 struct Numbers {
   using Bits = decltype(size_bits(Sums<T>()));
-  static constexpr int kPacks = kHeld / kPack<T>;
-  Held<T, kPack<T>> held[kPacks];
+  static constexpr int kPacks = kNumbersPerThread / kPack<T>;
+  PackBits<T, kPack<T>> packs[kPacks];
 
   __device__ void read(const T* row, int64_t first, int64_t cols) {
 #pragma unroll
@@ -60,18 +60,18 @@ struct Numbers {
           pack.at[j] = column < cols ? row[column] : rounded<T>(0.0F);
         }
       }
-      held[p] = hold<T, kPack<T>>(pack);
+      packs[p] = to_pack_bits<T, kPack<T>>(pack);
     }
   }
   __device__ void clear() {
 #pragma unroll
-    for (int p = 0; p < kPacks; ++p) held[p] = {};
+    for (int p = 0; p < kPacks; ++p) packs[p] = {};
   }
   __device__ Bits most() const {
     Bits largest = 0;
 #pragma unroll
     for (int p = 0; p < kPacks; ++p) {
-      const auto pack = held_pack<T, kPack<T>>(held[p]);
+      const auto pack = from_pack_bits<T, kPack<T>>(packs[p]);
 #pragma unroll
       for (int j = 0; j < kPack<T>; ++j) largest = Larger()(largest, size_bits(value_of(pack.at[j])));
     }
@@ -81,8 +81,8 @@ struct Numbers {
   __device__ Words times(Sums<T> by) const {
     Words out = {};
 #pragma unroll
-    for (int n = 0; n < kHeld; n += 2) {
-      const auto pack = held_pack<T, kPack<T>>(held[n / kPack<T>]);
+    for (int n = 0; n < kNumbersPerThread; n += 2) {
+      const auto pack = from_pack_bits<T, kPack<T>>(packs[n / kPack<T>]);
       const uint32_t two = to_fp8_bits(value_of(pack.at[n % kPack<T>]) * by, value_of(pack.at[n % kPack<T> + 1]) * by);
       out.at[n / 4] |= two << (n % 4 * 8);
     }
@@ -96,7 +96,7 @@ __device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t
   if constexpr (Whole) {
     *reinterpret_cast<Words*>(row + first) = numbers;
   } else {
-    for (int n = 0; n < kHeld; ++n)
+    for (int n = 0; n < kNumbersPerThread; ++n)
       if (first + n < cols) row[first + n] = static_cast<uint8_t>(numbers.at[n / 4] >> (n % 4 * 8));
   }
 }
@@ -104,15 +104,15 @@ __device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t
 // kAcross threads handle a block of one row.
 template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t stride, Fp8Matrix to) {
-  const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = thread_index() / kAcross;
+  const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = thread_index() / kThreadsPerRow;
   const bool there = index < to.rows * blocks;
   const int64_t row = index / blocks, block = index - row * blocks;
-  const int64_t first = block * kBlock + static_cast<int64_t>(threadIdx.x) % kAcross * kHeld;
+  const int64_t first = block * kBlock + static_cast<int64_t>(threadIdx.x) % kThreadsPerRow * kNumbersPerThread;
   Numbers<T, Whole> numbers;
   numbers.clear();
   if (there) numbers.read(from + row * stride, first, to.cols);
   auto most = numbers.most();
-  for (int by = kAcross / 2; by > 0; by /= 2) most = Larger()(most, __shfl_xor_sync(kAllLanes, most, by));
+  for (int by = kThreadsPerRow / 2; by > 0; by /= 2) most = Larger()(most, __shfl_xor_sync(kAllLanes, most, by));
   if (!there) return;
   const auto reach = reach_of(most);
   if (first == block * kBlock) to.scales[block * to.scale_stride + row] = reach.scale;
@@ -129,12 +129,13 @@ __global__ void __launch_bounds__(kThreads)
   alignas(16) __shared__ uint32_t columns[kBlock * kWords];
   const int64_t across = (to.cols + kBlock - 1) / kBlock, index = blockIdx.x;
   const int64_t i = index / across, j = index - i * across;
-  const int group = static_cast<int>(threadIdx.x) % kAcross, quad = static_cast<int>(threadIdx.x) / kAcross;
-  const int64_t first = j * kBlock + group * kHeld, top = i * kBlock + quad * kDown;
-  Numbers<T, Whole> numbers[kDown];
+  const int group = static_cast<int>(threadIdx.x) % kThreadsPerRow,
+            quad = static_cast<int>(threadIdx.x) / kThreadsPerRow;
+  const int64_t first = j * kBlock + group * kNumbersPerThread, top = i * kBlock + quad * kRowsPerThread;
+  Numbers<T, Whole> numbers[kRowsPerThread];
   typename Numbers<T, Whole>::Bits most[1] = {};
 #pragma unroll
-  for (int r = 0; r < kDown; ++r) {
+  for (int r = 0; r < kRowsPerThread; ++r) {
     numbers[r].clear();
     if (Whole || top + r < to.rows) numbers[r].read(from + (top + r) * stride, first, to.cols);
     most[0] = Larger()(most[0], numbers[r].most());
@@ -145,29 +146,29 @@ __global__ void __launch_bounds__(kThreads)
     to.scales[i * to.scale_stride + j] = reach.scale;
     if (turned.data != nullptr) turned.scales[j * turned.scale_stride + i] = reach.scale;
   }
-  Words rows[kDown];
+  Words rows[kRowsPerThread];
 #pragma unroll
-  for (int r = 0; r < kDown; ++r) {
+  for (int r = 0; r < kRowsPerThread; ++r) {
     rows[r] = numbers[r].times(reach.inverse);
     if (Whole || top + r < to.rows) write<Whole>(rows[r], to.data + (top + r) * to.cols, first, to.cols);
   }
   if (turned.data == nullptr) return;
 #pragma unroll
-  for (int n = 0; n < kHeld; ++n) {
+  for (int n = 0; n < kNumbersPerThread; ++n) {
     uint32_t word = 0;
 #pragma unroll
-    for (int r = 0; r < kDown; ++r) word |= (rows[r].at[n / 4] >> (n % 4 * 8) & 0xff) << (r * 8);
-    columns[(group * kHeld + n) * kWords + (quad ^ group * kDown)] = word;
+    for (int r = 0; r < kRowsPerThread; ++r) word |= (rows[r].at[n / 4] >> (n % 4 * 8) & 0xff) << (r * 8);
+    columns[(group * kNumbersPerThread + n) * kWords + (quad ^ group * kRowsPerThread)] = word;
   }
   __syncthreads();
 #pragma unroll
-  for (int r = 0; r < kDown; ++r) {
-    const int column = quad + r * (kBlock / kDown);
+  for (int r = 0; r < kRowsPerThread; ++r) {
+    const int column = quad + r * (kBlock / kRowsPerThread);
     const int64_t row = j * kBlock + column;
-    const int at = column * kWords + (group * kDown ^ column / kHeld * kDown);
+    const int at = column * kWords + (group * kRowsPerThread ^ column / kNumbersPerThread * kRowsPerThread);
     const Words words = *reinterpret_cast<const Words*>(columns + at);
     if (Whole || row < turned.rows)
-      write<Whole>(words, turned.data + row * turned.cols, i * kBlock + group * kHeld, turned.cols);
+      write<Whole>(words, turned.data + row * turned.cols, i * kBlock + group * kNumbersPerThread, turned.cols);
   }
 }
 
@@ -202,7 +203,7 @@ void round_fp8(Work work, const void* from, int64_t stride, const Fp8Matrix& to,
         launch(tiles_kernel<T, whole()>, {fp8_blocks(to.rows) * across, kThreads}, work.stream, data, stride, to,
                turned);
       else
-        launch(rows_kernel<T, whole()>, threads_for(to.rows * across * kAcross), work.stream, data, stride, to);
+        launch(rows_kernel<T, whole()>, threads_for(to.rows * across * kThreadsPerRow), work.stream, data, stride, to);
     });
   });
 }

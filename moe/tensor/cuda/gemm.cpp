@@ -137,7 +137,7 @@ class CublasGemm final : public Gemm {
     const auto found = chosen_.find(shape);
     if (found != chosen_.end()) return found->second;
     const bool timed =
-        selection_ == AlgorithmChoice::timed || (selection_ == AlgorithmChoice::as_asked && c.batch.fastest);
+        selection_ == AlgorithmChoice::timed || (selection_ == AlgorithmChoice::by_batch && c.batch.fastest);
     return chosen_.emplace(shape, timed ? fastest(c, shape) : propose(c).front().algo).first->second;
   }
 

@@ -26,10 +26,10 @@ class Gemm {
   }
 };
 
-/// Which of cuBLASLt's proposals for a shape is used. `first`: its first. `as_asked`: the fastest if a batch asks for
+/// Which of cuBLASLt's proposals for a shape is used. `first`: its first. `by_batch`: the fastest if a batch asks for
 /// it (Batch::fastest), else the first. `timed`: the fastest. A process times a shape once per GPU, at its first use:
 /// that call blocks. Ranks that compute the same gate must get the same bits, so a gate can't depend on times.
-enum class AlgorithmChoice : uint8_t { first, as_asked, timed };
+enum class AlgorithmChoice : uint8_t { first, by_batch, timed };
 
 /// Makes a Gemm that multiplies by cuBLASLt, with sums in float32 (of float64 in float64).
 std::unique_ptr<Gemm> make_cublas_gemm(AlgorithmChoice selection = AlgorithmChoice::first);

@@ -30,8 +30,8 @@ struct Swiglu {
   const void *a, *b, *d_out;  // d_out: only for the backward
   void *out, *d_b;            // out: d_a in the backward, which may be d_out
 };
-void swiglu(Work work, const Swiglu& of, int64_t count);
-void swiglu_backward(Work work, const Swiglu& of, int64_t count);
+void swiglu(Work work, const Swiglu& args, int64_t count);
+void swiglu_backward(Work work, const Swiglu& args, int64_t count);
 
 // Element by element (elementwise.cu) -----------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ struct Rotation {
   int64_t seq, half, heads, width;
   bool back;
 };
-void rotate(Work work, const Rotation& of, int64_t pairs);
+void rotate(Work work, const Rotation& args, int64_t pairs);
 /// These compute to += from and t *= by.
 void add(Work work, const void* from, void* to, int64_t count);
 void scale(Work work, void* t, double by, int64_t count);
@@ -59,9 +59,9 @@ struct Norm {
   double epsilon = 0;
   const void *x, *gain;
 };
-void norm(Work work, const Norm& of, void* out);
+void norm(Work work, const Norm& args, void* out);
 /// Computes the gradients, in place in d.
-void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scratch& scratch);
+void norm_backward(Work work, const Norm& args, void* d, void* d_gain, const Scratch& scratch);
 
 // Attention (softmax.cu) ------------------------------------------------------------------------------------------
 
@@ -73,9 +73,9 @@ struct Scores {
   bool causal;
   int64_t window;  // tokens that a causal row sees; 0: all up to its own token
 };
-void attention_softmax(Work work, void* scores, const Scores& of);
+void attention_softmax(Work work, void* scores, const Scores& args);
 /// Sets d to by p (d - <p, d>), in place.
-void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of);
+void attention_softmax_backward(Work work, const void* p, void* d, const Scores& args);
 
 // Embedding (embedding.cu) ----------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ struct LookUp {
   bool adds;
   void* out;
 };
-void look_up(Work work, const LookUp& of);
+void look_up(Work work, const LookUp& args);
 /// Does what Math::add_to_rows() does: each row adds up its tokens' rows in the sums' type and is rounded once.
 struct RowSums {
   const void* d;
@@ -95,7 +95,7 @@ struct RowSums {
   int64_t used, width;
   void* table;
 };
-void add_to_rows(Work work, const RowSums& of);
+void add_to_rows(Work work, const RowSums& args);
 
 // Cross-entropy (cross_entropy.cu) --------------------------------------------------------------------------------
 
@@ -109,9 +109,9 @@ struct LossRows {
 /// The number of sums per token below.
 inline constexpr int kLossSums = 3;
 /// Does what Math::softmax_sums() does, and leaves the logits as they are.
-void softmax_sums(Work work, const LossRows& of, double* sums);
+void softmax_sums(Work work, const LossRows& args, double* sums);
 /// Does what Math::cross_entropy_backward() does with the sums of all `parts`.
-void cross_entropy_backward(Work work, const LossRows& of, const double* sums, int parts, double counted);
+void cross_entropy_backward(Work work, const LossRows& args, const double* sums, int parts, double counted);
 
 // Steps of weights (weight_step.cu) -------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ void cross_entropy_backward(Work work, const LossRows& of, const double* sums, i
 void add_squares(Work work, const void* t, int64_t count, int copies, double* sum, const Scratch& scratch);
 /// A step as in WeightStep, for weights and gradients of one type: on `run` of each `every` elements, from `begin` on;
 /// `count` elements in all.
-struct StepOf {
+struct WeightStepArguments {
   void* value;
   const void* gradient;
   void *master, *first, *second;  // in the sums' type; null: not used
@@ -127,9 +127,9 @@ struct StepOf {
   bool adamw;
   double rate, decay, momentum, beta1, beta2, epsilon, correction1, correction2, scale;
   const double* squares;
-  double most_norm;
+  double max_norm;
 };
-void step_weight(Work work, const StepOf& of, const Scratch& scratch);
+void step_weight(Work work, const WeightStepArguments& args, const Scratch& scratch);
 
 // FP8 numbers (fp8.cu) --------------------------------------------------------------------------------------------
 

@@ -8,9 +8,9 @@ namespace {
 
 // How many blocks of the backward a multiprocessor holds, and how many threads an H200 then does, about.
 template <class T, int R>
-constexpr int kHeldBlocks = R == kHeld && sizeof(T) < 8 ? 3 : 2;
+constexpr int kMinBlocksPerMultiprocessor = R == kPacksPerThread && sizeof(T) < 8 ? 3 : 2;
 template <class T, int R>
-constexpr int64_t kResident = 132 * kHeldBlocks<T, R>* kThreads;
+constexpr int64_t kResident = 132 * kMinBlocksPerMultiprocessor<T, R>* kThreads;
 
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
 // Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; only
 // centred norms have the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
 template <class T, int N, int R>
-__global__ void __launch_bounds__(kThreads, kHeldBlocks<T, R>)
+__global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
     norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
   using A = Sums<T>;
   using Tile = RowTile<T, N, R>;
@@ -155,27 +155,29 @@ __global__ void __launch_bounds__(kGainThreads)
 
 }  // namespace
 
-void norm(Work work, const Norm& of, void* out) {
+void norm(Work work, const Norm& args, void* out) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile<T>(of.rows, of.width, aligned(of.x) && aligned(of.gain) && aligned(out), [&](auto n, auto r, Grid grid) {
-      launch(norm_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, of, static_cast<T*>(out));
-    });
+    with_tile<T>(
+        args.rows, args.width, aligned(args.x) && aligned(args.gain) && aligned(out), [&](auto n, auto r, Grid grid) {
+          launch(norm_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, args, static_cast<T*>(out));
+        });
   });
 }
 
-void norm_backward(Work work, const Norm& of, void* d, void* d_gain, const Scratch& scratch) {
+void norm_backward(Work work, const Norm& args, void* d, void* d_gain, const Scratch& scratch) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     using A = Sums<T>;
-    with_tile<T>(of.rows, of.width, aligned(of.x) && aligned(of.gain) && aligned(d), [&](auto n, auto r, Grid grid) {
-      grid.blocks = std::min(grid.blocks, kResident<T, decltype(r)::value> / grid.threads);
-      auto* parts = static_cast<A*>(scratch(grid.blocks * of.width * static_cast<int64_t>(sizeof(A))));
-      launch(norm_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, of, static_cast<T*>(d),
-             parts);
-      launch(gain_kernel<T>, Grid{(of.width + kWarpSize - 1) / kWarpSize, kGainThreads}, work.stream, parts,
-             grid.blocks, of.width, static_cast<T*>(d_gain));
-    });
+    with_tile<T>(args.rows, args.width, aligned(args.x) && aligned(args.gain) && aligned(d),
+                 [&](auto n, auto r, Grid grid) {
+                   grid.blocks = std::min(grid.blocks, kResident<T, decltype(r)::value> / grid.threads);
+                   auto* parts = static_cast<A*>(scratch(grid.blocks * args.width * static_cast<int64_t>(sizeof(A))));
+                   launch(norm_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, args,
+                          static_cast<T*>(d), parts);
+                   launch(gain_kernel<T>, Grid{(args.width + kWarpSize - 1) / kWarpSize, kGainThreads}, work.stream,
+                          parts, grid.blocks, args.width, static_cast<T*>(d_gain));
+                 });
   });
 }
 

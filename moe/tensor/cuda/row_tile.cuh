@@ -6,11 +6,11 @@
 
 namespace moe::cuda {
 
-inline constexpr int kHeld = 4;  // packs per thread, of all R rows together
+inline constexpr int kPacksPerThread = 4;  // packs per thread, of all R rows together
 
 /// A part of R rows in registers: kColumns packs per thread of each row. Further packs of a row are read again at each
 /// use.
-template <class T, int N, int R, int kColumns = kHeld / R>
+template <class T, int N, int R, int kColumns = kPacksPerThread / R>
 class RowTile {
  public:
   static constexpr int kPacks = kColumns;
@@ -23,14 +23,14 @@ class RowTile {
 #pragma unroll
       for (int c = 0; c < kColumns; ++c) {
         const int column = static_cast<int>(threadIdx.x + c * blockDim.x) * N;
-        held_[r][c] = {};
-        if (column < end(r)) held_[r][c] = hold(load<N>(first + r * width + column));
+        packs_[r][c] = {};
+        if (column < end(r)) packs_[r][c] = to_pack_bits(load<N>(first + r * width + column));
       }
   }
 
   /// Returns the pack at `column` of row r, which is the thread's pack number c.
   __device__ __forceinline__ Pack<T, N> at(int r, int c, int column) const {
-    return c < kColumns ? held_pack<T, N>(held_[r][c]) : load<N>(first_ + r * width_ + column);
+    return c < kColumns ? from_pack_bits<T, N>(packs_[r][c]) : load<N>(first_ + r * width_ + column);
   }
 
   /// Calls body(c, column) for each of the thread's packs that begins before `end`; `c` is kPacks for packs not held.
@@ -50,16 +50,16 @@ class RowTile {
  private:
   const T* first_;
   int64_t width_;
-  Held<T, N> held_[R][kColumns];
+  PackBits<T, N> packs_[R][kColumns];
 };
 
 /// Calls body(N, R, grid), the first two as integral constants, chosen for rows of `width`: packs of N if rows begin at
 /// multiples of them (`whole`), as many rows per block as leave its threads at most kMost packs, and kRows at most.
-template <class T, int kMost = kHeld, int kRows = kMost, class Body>
+template <class T, int kMax = kPacksPerThread, int kRows = kMax, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
-  static_assert(kRows <= kMost && 2 * kRows >= kMost);
+  static_assert(kRows <= kMax && 2 * kRows >= kMax);
   const auto call = [&]<int kN, int kR>(std::integral_constant<int, kN> n, std::integral_constant<int, kR> r) {
-    constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kMost / kR;
+    constexpr int64_t kWarpRow = int64_t{kWarpSize} * kN * kMax / kR;
     const int64_t warps = std::clamp<int64_t>((width + kWarpRow - 1) / kWarpRow, 1, kThreads / kWarpSize);
     body(n, r, Grid{(rows + kR - 1) / kR, static_cast<int>(warps) * kWarpSize});
   };
@@ -67,7 +67,7 @@ void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   constexpr std::integral_constant<int, kPack<T>> kN;
   if (!whole || width % kN != 0) return call(kOne, kOne);
   if (width <= kN * kThreads) return call(kN, std::integral_constant<int, kRows>{});
-  if (kMost > 2 && width <= 2 * kN * kThreads) return call(kN, std::integral_constant<int, kMost / 2>{});
+  if (kMax > 2 && width <= 2 * kN * kThreads) return call(kN, std::integral_constant<int, kMax / 2>{});
   call(kN, kOne);
 }
 

@@ -6,15 +6,15 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int kHeldBack = 2;  // packs of all rows together in the backward, which reads two tensors
-constexpr int kRows = 2;      // rows of a block at most: with four, 16-bit rows took up to 13 % longer on an H200
+constexpr int kBackwardPacksPerThread = 2;  // packs of all rows together in the backward, which reads two tensors
+constexpr int kRows = 2;  // rows of a block at most: with four, 16-bit rows took up to 13 % longer on an H200
 
 // The number of R consecutive rows that exist, and the elements that each sees: [from, of).
 template <int R>
-struct Seen {
+struct VisibleElements {
   int rows, seq, from[R], of[R];
 
-  __device__ Seen(const Scores& scores, int64_t first)
+  __device__ VisibleElements(const Scores& scores, int64_t first)
       : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
     const int height = static_cast<int>(scores.height), top = seq - height + 1;  // tokens that a first row sees
     int own =
@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   using A = Sums<T>;
   using Tile = RowTile<T, N, R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
-  const Seen<R> seen(s, first);
+  const VisibleElements<R> seen(s, first);
   T* rows = scores + first * s.seq;
   const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
   A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
@@ -123,9 +123,9 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
                                                            : 5)
     attention_backward_kernel(const T* scores, T* gradients, Scores s) {
   using A = Sums<T>;
-  using Tile = RowTile<T, N, R, kHeldBack / R>;
+  using Tile = RowTile<T, N, R, kBackwardPacksPerThread / R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
-  const Seen<R> seen(s, first);
+  const VisibleElements<R> seen(s, first);
   const auto end = [&](int r) { return seen.of[r]; };
   T* rows = gradients + first * s.seq;
   const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
@@ -166,23 +166,24 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
 
 }  // namespace
 
-void attention_softmax(Work work, void* scores, const Scores& of) {
+void attention_softmax(Work work, void* scores, const Scores& args) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile<T, kHeld, kRows>(of.rows, of.seq, aligned(scores), [&](auto n, auto r, Grid grid) {
+    with_tile<T, kPacksPerThread, kRows>(args.rows, args.seq, aligned(scores), [&](auto n, auto r, Grid grid) {
       launch(attention_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream, static_cast<T*>(scores),
-             of);
+             args);
     });
   });
 }
 
-void attention_softmax_backward(Work work, const void* p, void* d, const Scores& of) {
+void attention_softmax_backward(Work work, const void* p, void* d, const Scores& args) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    with_tile<T, kHeldBack>(of.rows, of.seq, aligned(p) && aligned(d), [&](auto n, auto r, Grid grid) {
-      launch(attention_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream,
-             static_cast<const T*>(p), static_cast<T*>(d), of);
-    });
+    with_tile<T, kBackwardPacksPerThread>(
+        args.rows, args.seq, aligned(p) && aligned(d), [&](auto n, auto r, Grid grid) {
+          launch(attention_backward_kernel<T, decltype(n)::value, decltype(r)::value>, grid, work.stream,
+                 static_cast<const T*>(p), static_cast<T*>(d), args);
+        });
   });
 }
 

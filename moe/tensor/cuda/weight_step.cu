@@ -8,7 +8,7 @@
 namespace moe::cuda {
 namespace {
 
-constexpr int64_t kMostParts = 1024, kElementsAThread = 16;
+constexpr int64_t kMaxParts = 1024, kElementsPerThread = 16;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) squares_kernel(const T* t, int64_t count, double* parts) {
@@ -30,10 +30,10 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 // Computes the factor of all gradients.
-__global__ void scale_kernel(const double* squares, double most_norm, double scale, double* found) {
+__global__ void scale_kernel(const double* squares, double max_norm, double scale, double* found) {
   if (threadIdx.x > 0) return;
   const double norm = squares != nullptr ? std::sqrt(*squares) : 0;
-  *found = squares != nullptr && norm > most_norm ? scale * (most_norm / norm) : scale;
+  *found = squares != nullptr && norm > max_norm ? scale * (max_norm / norm) : scale;
 }
 
 // The arrays that a step of weights of type T reads and writes; S is the type of its states.
@@ -59,44 +59,44 @@ struct Stepped {
 template <class T>
 struct SgdStep {
   using S = Sums<T>;
-  Stepped<T> of;
+  Stepped<T> element;
   S momentum;
   template <int N>
   __device__ void at(int64_t i) const {
-    const int64_t place = of.place(i);
-    const S weight = of.weight(i, place);
-    S change = of.gradient_at(place) + of.decay * weight;
-    if (of.first != nullptr) {
-      change += momentum * of.first[i];
-      of.first[i] = change;
+    const int64_t place = element.place(i);
+    const S weight = element.weight(i, place);
+    S change = element.gradient_at(place) + element.decay * weight;
+    if (element.first != nullptr) {
+      change += momentum * element.first[i];
+      element.first[i] = change;
     }
-    of.set(i, place, weight - of.rate * change);
+    element.set(i, place, weight - element.rate * change);
   }
 };
 
 template <class T>
 struct AdamwStep {
   using S = Sums<T>;
-  Stepped<T> of;
+  Stepped<T> element;
   S beta1, beta2, new1, new2, epsilon;  // new1: 1 - beta1
   S correction1, correction2;
   template <int N>
   __device__ void at(int64_t i) const {
-    const int64_t place = of.place(i);
-    const S weight = of.weight(i, place), g = of.gradient_at(place);
-    const S m = beta1 * of.first[i] + new1 * g, v = beta2 * of.second[i] + new2 * g * g;
-    of.first[i] = m;
-    of.second[i] = v;
-    const S kept = weight - of.rate * of.decay * weight;
-    of.set(i, place, kept - of.rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
+    const int64_t place = element.place(i);
+    const S weight = element.weight(i, place), g = element.gradient_at(place);
+    const S m = beta1 * element.first[i] + new1 * g, v = beta2 * element.second[i] + new2 * g * g;
+    element.first[i] = m;
+    element.second[i] = v;
+    const S kept = weight - element.rate * element.decay * weight;
+    element.set(i, place, kept - element.rate * (m / correction1) / (std::sqrt(v / correction2) + epsilon));
   }
 };
 
 }  // namespace
 
 void add_squares(Work work, const void* t, int64_t count, int copies, double* sum, const Scratch& scratch) {
-  constexpr int64_t kBlock = kThreads * kElementsAThread;
-  const int64_t blocks = std::min((count + kBlock - 1) / kBlock, kMostParts);
+  constexpr int64_t kBlock = kThreads * kElementsPerThread;
+  const int64_t blocks = std::min((count + kBlock - 1) / kBlock, kMaxParts);
   if (blocks == 0) return;
   auto* parts = static_cast<double*>(scratch(blocks * static_cast<int64_t>(sizeof(double))));
   with_type(work.dtype, [&](auto zero) {
@@ -106,30 +106,32 @@ void add_squares(Work work, const void* t, int64_t count, int copies, double* su
   launch(add_parts_kernel, Grid{1, kThreads}, work.stream, parts, blocks, copies, sum);
 }
 
-void step_weight(Work work, const StepOf& step, const Scratch& scratch) {
+void step_weight(Work work, const WeightStepArguments& step, const Scratch& scratch) {
   if (step.count == 0) return;
   auto* scale = static_cast<double*>(scratch(sizeof(double)));
-  launch(scale_kernel, Grid{1, kWarpSize}, work.stream, step.squares, step.most_norm, step.scale, scale);
+  launch(scale_kernel, Grid{1, kWarpSize}, work.stream, step.squares, step.max_norm, step.scale, scale);
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     using S = Sums<T>;
-    const Stepped<T> of{out<T>(step.value),
-                        in<T>(step.gradient),
-                        out<S>(step.master),
-                        out<S>(step.first),
-                        out<S>(step.second),
-                        step.begin,
-                        step.run,
-                        step.every,
-                        scale,
-                        static_cast<S>(step.rate),
-                        static_cast<S>(step.decay)};
-    if (!step.adamw) return for_each<T>(work.stream, SgdStep<T>{of, static_cast<S>(step.momentum)}, step.count, false);
-    for_each<T>(work.stream,
-                AdamwStep<T>{of, static_cast<S>(step.beta1), static_cast<S>(step.beta2), static_cast<S>(1 - step.beta1),
-                             static_cast<S>(1 - step.beta2), static_cast<S>(step.epsilon),
-                             static_cast<S>(step.correction1), static_cast<S>(step.correction2)},
-                step.count, false);
+    const Stepped<T> element{out<T>(step.value),
+                             in<T>(step.gradient),
+                             out<S>(step.master),
+                             out<S>(step.first),
+                             out<S>(step.second),
+                             step.begin,
+                             step.run,
+                             step.every,
+                             scale,
+                             static_cast<S>(step.rate),
+                             static_cast<S>(step.decay)};
+    if (!step.adamw)
+      return for_each<T>(work.stream, SgdStep<T>{element, static_cast<S>(step.momentum)}, step.count, false);
+    for_each<T>(
+        work.stream,
+        AdamwStep<T>{element, static_cast<S>(step.beta1), static_cast<S>(step.beta2), static_cast<S>(1 - step.beta1),
+                     static_cast<S>(1 - step.beta2), static_cast<S>(step.epsilon), static_cast<S>(step.correction1),
+                     static_cast<S>(step.correction2)},
+        step.count, false);
   });
 }
 

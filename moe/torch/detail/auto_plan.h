@@ -19,7 +19,7 @@ namespace moe {
 class AutoPlan {
  public:
   /// `runs`: returns whether this layer can run a plan. All ranks make an AutoPlan, and call take() together.
-  AutoPlan(const LayerCase& shape, Communicator& everyone, std::function<bool(const Plan&)> runs);
+  AutoPlan(const LayerCase& shape, Communicator& world_comm, std::function<bool(const Plan&)> runs);
 
   /// Returns the plan of the next step.
   const Plan& plan() const { return plans_.at(current_); }
@@ -51,7 +51,7 @@ class AutoPlan {
   void decide();
 
   LayerCase shape_;
-  Communicator& everyone_;
+  Communicator& world_comm_;
   std::function<bool(const Plan&)> runs_;
   State state_ = State::profiling;
   std::vector<Plan> plans_;  // plans that run in turn

@@ -30,9 +30,9 @@ struct PythonParts {
 
 /// Throws BadInput naming the part that such a layer or schedule cannot have.
 void check_called_parts(const Plan& plan, const PythonParts& python);
-/// Sets these parts in a layer that runs the plan. `everyone`: all ranks, which call this together. `keeps`: whether
+/// Sets these parts in a layer that runs the plan. `world_comm`: all ranks, which call this together. `keeps`: whether
 /// graphs are kept for a backward. Throws what check_called_parts() does.
 void set_called_parts(const std::shared_ptr<MoeLayer>& layer, const Plan& plan, const PythonParts& python,
-                      Communicator& everyone, const std::shared_ptr<bool>& keeps);
+                      Communicator& world_comm, const std::shared_ptr<bool>& keeps);
 
 }  // namespace moe

@@ -94,11 +94,11 @@ TEST(GlooRankTest, RanksOfOneMachineTalkOverLoopback) {
     EXPECT_EQ(topology.interface, "lo");
     for (const std::string& address : topology.addresses) EXPECT_EQ(address, "127.0.0.1");
   }
-  EXPECT_EQ(this_world->here().size(), 1u);
+  EXPECT_EQ(this_world->local_ranks().size(), 1u);
 }
 
 TEST(GlooRankTest, TextsAreGatheredByRankAndRankZerosIsBroadcast) {
-  const int rank = this_world->here().front();
+  const int rank = this_world->local_ranks().front();
   const auto texts = gather(*this_world, std::vector{std::string(static_cast<size_t>(rank), 'x')});
   ASSERT_EQ(texts.size(), static_cast<size_t>(this_world->ranks()));
   for (size_t from = 0; from < texts.size(); ++from) EXPECT_EQ(texts[from], std::string(from, 'x'));

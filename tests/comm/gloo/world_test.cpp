@@ -141,7 +141,7 @@ TEST_F(ServedTest, AFailureBesideTheWorldIsHeardOfByAll) {
     if (rank == 1) world.fail("NCCL gave up");
     while (world.failure().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_EQ(world.failure(), "NCCL gave up");
-    EXPECT_THROW(world.communicator(world.here().front())->split(0, 0), RankFailure);
+    EXPECT_THROW(world.communicator(world.local_ranks().front())->split(0, 0), RankFailure);
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "none");
 }
@@ -224,7 +224,7 @@ TEST(StartTest, EndsWithinTheTimeoutWhereARankStaysAway) {
 TEST(AloneTest, OneRankNeedsNoStore) {
   GlooWorld world({}, {"1.0", "test"});
   sum_of_all(world, 1);
-  EXPECT_EQ(world.here(), std::vector<int>{0});
+  EXPECT_EQ(world.local_ranks(), std::vector<int>{0});
   world.communicator(0)->abort("told to");
   EXPECT_THROW(world.communicator(0)->split(0, 0), RankFailure);
   EXPECT_THROW(world.communicator(1), BadInput);

@@ -47,16 +47,19 @@ TEST(StoreTest, AServerThatIsGoneIsNamed) {
   store::Store store(server->address(), "", "rank 0", 5);
   const store::Address address = server->address();
   server.reset();
-  EXPECT_EQ(error_of<store::Lost>([&] { store.get("a"); }), "rank 0 closed its connections");
-  EXPECT_NE(
-      error_of<store::Lost>([&] { store::Store(address, "", "rank 0", 0.3); }).find("rank 0 has not opened its store"),
-      std::string::npos);
+  EXPECT_EQ(error_of<store::StoreLost>([&] { store.get("a"); }), "rank 0 closed its connections");
+  EXPECT_NE(error_of<store::StoreLost>([&] {
+              store::Store(address, "", "rank 0", 0.3);
+            }).find("rank 0 has not opened its store"),
+            std::string::npos);
 }
 
 TEST(StoreTest, ASilentServerIsLostAfterTheTimeout) {
   store::Listener mute = store::listen_on({"127.0.0.1", 0});  // accepts, and never answers
   const double begin = now_s();
-  const std::string error = error_of<store::Lost>([&] { store::Store({"127.0.0.1", mute.port}, "", "rank 0", 0.5); });
+  const std::string error = error_of<store::StoreLost>([&] {
+    store::Store({"127.0.0.1", mute.port}, "", "rank 0", 0.5);
+  });
   EXPECT_NE(error.find("rank 0"), std::string::npos) << error;
   EXPECT_LT(now_s() - begin, 5);
 }

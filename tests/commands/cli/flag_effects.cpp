@@ -32,11 +32,11 @@ const std::string kSizes =
 
 void add_ranks(Effects& e) {
   using enum Effect;
-  const std::string of_processes = "--rank 1; --ranks 4; --rendezvous 127.0.0.1:29500; --ranks-per-node 2";
+  const std::string process_target = "--rank 1; --ranks 4; --rendezvous 127.0.0.1:29500; --ranks-per-node 2";
   const std::string of_nccl = "--min-ctas 2; --max-ctas 8; --implicit-launch-order";
   add(e, parsed, "", "--backend gloo; --device cuda; --threads 2; --timeout 3");
-  add(e, parsed, "--backend gloo", of_processes);
-  add(e, refused, "", of_processes);
+  add(e, parsed, "--backend gloo", process_target);
+  add(e, refused, "", process_target);
   add(e, parsed, "--backend nccl", of_nccl);
   add(e, refused, "", of_nccl);
   add(e, refused, "--backend gloo", of_nccl);

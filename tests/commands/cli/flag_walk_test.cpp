@@ -100,7 +100,7 @@ std::string of(const tuner::TuneOptions& t) {
 
 std::string of(const microbench::MicrobenchOptions& m) {
   return of(static_cast<const commands::RunOptions&>(m)) +
-         all_of(m.cluster, joined(m.ops), m.repetitions, m.least_bytes, m.most_bytes, m.step_bytes, m.step_factor,
+         all_of(m.cluster, joined(m.ops), m.repetitions, m.min_bytes, m.max_bytes, m.step_bytes, m.step_factor,
                 m.iterations, m.warm_ups, m.check, m.dtype, m.modules, m.out, m.kernels, m.json);
 }
 
@@ -174,8 +174,8 @@ std::string parsed(const std::string& verb, const std::string& text) {
   const auto c = parse_command_line(static_cast<int>(argv.size()), argv.data());
   if (!c) return "help";
   const RanksFlags& r = c->ranks;
-  return c->verb + shown(c->log) + shown(c->wide) + shown(c->most_input) +
-         (c->call.asked != nullptr ? shown(c->call.asked->overwrite) : "") +
+  return c->verb + shown(c->log) + shown(c->wide) + shown(c->max_input) +
+         (c->call.invocation != nullptr ? shown(c->call.invocation->overwrite) : "") +
          all_of(r.backend, r.rank, r.ranks, r.timeout_s, r.rendezvous, r.ranks_per_node, r.min_ctas, r.max_ctas,
                 r.implicit_launch_order) +
          of_any<tuner::TuneOptions, microbench::MicrobenchOptions, layerbench::LayerbenchOptions,

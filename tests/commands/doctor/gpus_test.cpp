@@ -34,7 +34,7 @@ Nvml library() {
   t.handle = [](unsigned i, NvmlDevice* out) { return gpus[i].lost ? 15 : give<NvmlDevice>(out, &gpus[i]); };
   t.name = [](NvmlDevice g, char* out, unsigned size) { return std::strncpy(out, of(g).name, size), kNvmlOk; };
   t.clock = [](NvmlDevice g, int kind, unsigned* out) { return kind == kNvmlSmClock ? give(out, of(g).mhz) : 2; };
-  t.most_clock = [](NvmlDevice, int kind, unsigned* out) { return kind == kNvmlSmClock ? give(out, 1980u) : 2; };
+  t.max_clock = [](NvmlDevice, int kind, unsigned* out) { return kind == kNvmlSmClock ? give(out, 1980u) : 2; };
   t.reasons = [](NvmlDevice g, unsigned long long* out) { return give(out, of(g).reasons); };
   t.persistence = [](NvmlDevice g, int* out) { return give(out, of(g).persistence); };
   t.mig = [](NvmlDevice g, unsigned* now, unsigned* then) { return give(now, of(g).mig), give(then, 0u); };
@@ -45,9 +45,9 @@ Nvml library() {
     return give(count, of(g).processes), of(g).processes > 0 ? kNvmlInsufficientSize : kNvmlOk;
   };
   t.pcie_generation = [](NvmlDevice g, unsigned* out) { return give(out, of(g).generation); };
-  t.most_pcie_generation = [](NvmlDevice, unsigned* out) { return give(out, 5u); };
+  t.max_pcie_generation = [](NvmlDevice, unsigned* out) { return give(out, 5u); };
   t.pcie_width = [](NvmlDevice g, unsigned* out) { return give(out, of(g).width); };
-  t.most_pcie_width = [](NvmlDevice, unsigned* out) { return give(out, 16u); };
+  t.max_pcie_width = [](NvmlDevice, unsigned* out) { return give(out, 16u); };
   t.link = [](NvmlDevice g, unsigned link, int* out) { return give(out, link < of(g).links_up ? 1 : 0); };
   t.temperature = [](NvmlDevice g, int sensor, unsigned* out) {
     return sensor == kNvmlGpuTemperature ? give(out, of(g).celsius) : 2;
@@ -61,7 +61,7 @@ Findings look(const std::vector<Gpu>& all, const Nvml& table = library()) {
   return gpu_findings(&table);
 }
 
-Findings look_at(void (*change)(Gpu&)) {
+Findings judge_case(void (*change)(Gpu&)) {
   Gpu gpu;
   change(gpu);
   return look({gpu});
@@ -109,7 +109,7 @@ TEST(Gpus, WhatHoldsClocksDownIsNamed) {
 
 TEST(Gpus, ModesLimitsAndLinksHaveTheirLevels) {
   const auto level = [](void (*change)(Gpu&), const char* start) {
-    return found(look_at(change), std::string("GPU 0: ") + start).level;
+    return found(judge_case(change), std::string("GPU 0: ") + start).level;
   };
   EXPECT_EQ(level([](Gpu& g) { g.persistence = 0; }, "persistence mode off"), Level::warn);
   EXPECT_EQ(level([](Gpu& g) { g.mig = 1; }, "MIG on"), Level::warn);

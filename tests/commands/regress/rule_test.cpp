@@ -19,17 +19,17 @@ std::vector<Pair> pairs_of(int count, double ratio, double deviation, uint64_t d
   return pairs;
 }
 
-Judged judged_alone(const Evidence& evidence) { return judge({evidence}, Rule()).front(); }
+CaseJudgement judged_alone(const Evidence& evidence) { return judge({evidence}, Rule()).front(); }
 
 TEST(Rule, EqualProgramsAreTheSame) {
-  const Judged judged = judged_alone({pairs_of(6, 1, 0.003, 1), {}});
+  const CaseJudgement judged = judged_alone({pairs_of(6, 1, 0.003, 1), {}});
   EXPECT_EQ(judged.verdict, Verdict::same);
   EXPECT_NEAR(judged.ratio, 1, 0.01);
 }
 
 TEST(Rule, FreshPairsConfirm) {
   const Evidence slower{pairs_of(6, 1.06, 0.01, 1), pairs_of(14, 1.06, 0.01, 2)};
-  const Judged judged = judged_alone(slower);
+  const CaseJudgement judged = judged_alone(slower);
   EXPECT_EQ(judged.verdict, Verdict::slower);
   EXPECT_LE(judged.p, 0.005);
   EXPECT_NEAR(judged.ratio, 1.06, 0.02);
@@ -42,10 +42,10 @@ TEST(Rule, ArmsExchangedTurnSlowIntoFast) {
   for (uint64_t draw = 0; draw < 200; ++draw) {
     const double ratio = 1 + 0.1 * random_uniform(6, draw, 0);
     Evidence evidence{pairs_of(6, ratio, 0.02, 2 * draw), pairs_of(20, ratio, 0.02, 2 * draw + 1)};
-    const Judged there = judged_alone(evidence);
+    const CaseJudgement there = judged_alone(evidence);
     for (auto* pairs : {&evidence.first, &evidence.second})
       for (Pair& pair : *pairs) std::swap(pair.base, pair.head);
-    const Judged back = judged_alone(evidence);
+    const CaseJudgement back = judged_alone(evidence);
     EXPECT_NEAR(there.ratio * back.ratio, 1, 1e-12);
     EXPECT_NEAR(there.p, back.p, 1e-12);
     EXPECT_EQ(there.verdict == Verdict::slower, back.verdict == Verdict::faster) << draw;
@@ -74,7 +74,7 @@ TEST(Rule, SeesWhatItSaysToSee) {
 }
 
 TEST(Rule, NeedsWhatItSaysToNeed) {
-  const Judged unsure = judged_alone({pairs_of(6, 1.005, 0.03, 8), {}});
+  const CaseJudgement unsure = judged_alone({pairs_of(6, 1.005, 0.03, 8), {}});
   ASSERT_EQ(unsure.verdict, Verdict::ambiguous);
   ASSERT_GT(unsure.pairs_needed, 6);
   EXPECT_EQ(judged_alone({pairs_of(unsure.pairs_needed * 2, 1.005, 0.03, 9), {}}).verdict, Verdict::same);
@@ -84,7 +84,7 @@ TEST(Rule, NeedsWhatItSaysToNeed) {
 TEST(Rule, AModeOfTheHeadAloneIsSlower) {
   Evidence evidence{pairs_of(6, 1, 0.005, 3), pairs_of(30, 1, 0.005, 4)};
   for (size_t i = 0; i < evidence.second.size(); i += 4) evidence.second[i].head += 0.18;
-  const Judged judged = judged_alone(evidence);
+  const CaseJudgement judged = judged_alone(evidence);
   EXPECT_TRUE(judged.bimodal);
   EXPECT_EQ(judged.slow_head, 8);
   EXPECT_EQ(judged.slow_base, 0);

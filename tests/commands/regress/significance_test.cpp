@@ -73,19 +73,19 @@ TEST(Tests, AreThoseOfAStatisticsLibrary) {
 
 TEST(ShareInterval, IsCloppersAndPearsons) {
   const Interval none = share_interval(0, 30, 0.95), few = share_interval(3, 100, 0.95);
-  EXPECT_DOUBLE_EQ(none.least, 0);
-  EXPECT_NEAR(none.most, 0.11570330822202743, 1e-9);
-  EXPECT_NEAR(few.least, 0.006229971538306227, 1e-9);
-  EXPECT_NEAR(few.most, 0.08517605297428028, 1e-9);
-  EXPECT_DOUBLE_EQ(share_interval(5, 5, 0.95).most, 1);
+  EXPECT_DOUBLE_EQ(none.min, 0);
+  EXPECT_NEAR(none.max, 0.11570330822202743, 1e-9);
+  EXPECT_NEAR(few.min, 0.006229971538306227, 1e-9);
+  EXPECT_NEAR(few.max, 0.08517605297428028, 1e-9);
+  EXPECT_DOUBLE_EQ(share_interval(5, 5, 0.95).max, 1);
 }
 
 TEST(TrimmedMean, SetsAFifthAsideAtEitherEnd) {
   const TrimmedMean mean = trimmed_mean({0.1, -0.2, 0.3, 0.05, 0.5, -0.9, 0.2, 0.15, 0.22, 0.4});
   EXPECT_NEAR(mean.mean, 0.17, 1e-12);
-  EXPECT_NEAR(mean.interval(0.95).least, 0.02537348026995226, 1e-9);
-  EXPECT_NEAR(mean.interval(0.95).most, 0.31462651973004774, 1e-9);
-  EXPECT_TRUE(std::isinf(trimmed_mean({1}).interval(0.95).most));
+  EXPECT_NEAR(mean.interval(0.95).min, 0.02537348026995226, 1e-9);
+  EXPECT_NEAR(mean.interval(0.95).max, 0.31462651973004774, 1e-9);
+  EXPECT_TRUE(std::isinf(trimmed_mean({1}).interval(0.95).max));
   EXPECT_EQ(trimmed_mean({}).kept, 0);
 }
 
@@ -95,7 +95,7 @@ TEST(TrimmedMean, ItsIntervalHoldsTheMiddle) {
     std::vector<double> values;
     for (uint64_t i = 0; i < 12; ++i) values.push_back(random_normal(3, draw, i));
     const Interval interval = trimmed_mean(values).interval(0.95);
-    held += interval.least <= 0 && interval.most >= 0;
+    held += interval.min <= 0 && interval.max >= 0;
   }
   EXPECT_NEAR(held / 2000.0, 0.95, 0.02);
 }

@@ -189,7 +189,7 @@ TEST(Monta, ChoosesAsPrintedWhereKernelsStall) {
   const Profile profile = monta_cluster(&assumed);
   for (const PrintedChoice& row : printed_monta_choices()) {
     const MontaLayer layer(profile, row.seq);
-    EXPECT_EQ(name_of(least_exchange(layer, kMontaChunks)), row.choice) << row.seq;
+    EXPECT_EQ(name_of(min_exchange(layer, kMontaChunks)), row.choice) << row.seq;
     EXPECT_EQ(layer.choice().variant->name, "monta-" + row.choice) << row.seq;
   }
 }

@@ -33,7 +33,7 @@ TEST(Report, DifferenceIsOursAgainstThePaper) {
 }
 
 TEST(Report, AComparisonHasARowALabelAndAColumnAConvention) {
-  const TextTable table = drawn(sample().comparisons.front());
+  const TextTable table = comparison_table(sample().comparisons.front());
   EXPECT_EQ(table.header,
             (std::vector<std::string>{"testbed", "op", "paper, ms", "one", "difference", "two", "difference"}));
   const std::vector<std::vector<std::string>> rows{{"a", "x", "2.00", "3.00", "+50.0 %", "1.00", "-50.0 %"},
@@ -45,7 +45,7 @@ TEST(Report, AComparisonHasARowALabelAndAColumnAConvention) {
 TEST(Report, AFigureHasAsManyLabelsAsItsComparison) {
   Comparison c = sample().comparisons.front();
   c.figures.front().labels.pop_back();
-  EXPECT_THROW(drawn(c), WrongResult);
+  EXPECT_THROW(comparison_table(c), WrongResult);
 }
 
 TEST(Report, ProseIsBrokenAtBlanksAndKeepsItsWords) {

@@ -43,7 +43,7 @@ TEST(ChosenModel, SaysWhatIsSoOnThisClusterAlone) {
     ModelFlags flags;
     flags.model = model;
     flags.layers = layers;
-    return chosen_model(flags, selection, find_profile(cluster)).on_cluster;
+    return chosen_model(flags, selection, find_profile(cluster)).model_on_cluster;
   };
   EXPECT_EQ(said("gpt2-xl@fsmoe", "testbed-b"), "E 8, which the model leaves open; L 256, elsewhere 1024");
   EXPECT_EQ(said("gpt2-xl@fsmoe", "testbed-a"), "E 6, which the model leaves open");

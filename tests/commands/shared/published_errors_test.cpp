@@ -12,8 +12,8 @@ TEST(PublishedErrors, AreOfTheModelOnTheGpuOrElseOfAllModelsThere) {
   EXPECT_EQ(own->model, "qwen3-235b-a22b");
   EXPECT_EQ(own->gpu, "H100");
   EXPECT_EQ(own->runs, 3);
-  EXPECT_LE(own->least, own->median);
-  EXPECT_LE(own->median, own->most);
+  EXPECT_LE(own->min, own->median);
+  EXPECT_LE(own->median, own->max);
   const auto any = published_errors(h100, "mixtral-7b");
   ASSERT_TRUE(any);
   EXPECT_EQ(any->model, "");

@@ -11,7 +11,7 @@ namespace {
 std::vector<int> cores_of_share(int part, int parts) {
   std::vector<int> own, inherited;
   std::thread([&] {
-    cpu::keep_to_share(part, parts);
+    cpu::restrict_to_share(part, parts);
     own = cpu::usable_cores();
     std::thread([&] { inherited = cpu::usable_cores(); }).join();
   }).join();

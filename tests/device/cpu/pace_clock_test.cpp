@@ -14,7 +14,7 @@ namespace moe {
 namespace {
 
 constexpr double kRoundingS = 1e-9;  // of seconds since the machine started
-constexpr double kMostLateS = cpu::PaceClock::kMostLateS;
+constexpr double kMaxLateS = cpu::PaceClock::kMaxLateS;
 
 class PaceClockTest : public testing::Test {
  protected:
@@ -52,7 +52,7 @@ TEST_F(PaceClockTest, LateWakeUpsDoNotAddUp) {
   double late = 0;
   for (int i = 1; i < kTasks; ++i) {
     const double by = at(2 * i).seconds() - at(2 * i - 1).seconds();
-    EXPECT_TRUE(std::abs(by) <= kRoundingS || by > kMostLateS) << "task " << i << " began " << by << " s late";
+    EXPECT_TRUE(std::abs(by) <= kRoundingS || by > kMaxLateS) << "task " << i << " began " << by << " s late";
     late += by;
   }
   EXPECT_NEAR(lasted, kTasks * kPaceS + late, kTasks * kRoundingS);
@@ -127,14 +127,14 @@ TEST_F(PaceClockTest, AnEarlierMomentOfNoPaceTakesNothingFromAPacedLane) {
 TEST_F(PaceClockTest, NeverGoesBackOnALaneThatIdledMeanwhile) {
   cpu::PaceClock clock;
   clock.hold_until(now_s() + 1e-3);
-  const double end = clock.here_s();
+  const double end = clock.time_s();
   clock.idle();
-  clock.wait(end - 0.9 * kMostLateS, true);
-  EXPECT_GE(clock.here_s(), end);
+  clock.wait(end - 0.9 * kMaxLateS, true);
+  EXPECT_GE(clock.time_s(), end);
   clock.idle();
-  const double told = clock.here_s();
-  clock.wait(told - 0.9 * kMostLateS, true);
-  EXPECT_GE(clock.here_s(), told);
+  const double told = clock.time_s();
+  clock.wait(told - 0.9 * kMaxLateS, true);
+  EXPECT_GE(clock.time_s(), told);
 }
 
 }  // namespace

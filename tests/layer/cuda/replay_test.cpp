@@ -61,9 +61,9 @@ void expect_same_bits(const LayerCase& shape, const std::string& schedule, cuda:
   world.run([&](int rank) {
     const auto device = make_test_device();
     const auto on = cuda::make_layer_device(make_test_memory(), make_test_gemm(choice));
-    const auto everyone = world.communicator(rank);
+    const auto world_comm = world.communicator(rank);
     MoeLayer layer(rank_shape(shape, rank, plan.structure->flow), {.seed = 5},
-                   LayerComms::split(*everyone, shape.parallel), *on);
+                   LayerComms::split(*world_comm, shape.parallel), *on);
     LayerBinding binding(layer, plan);
     Executor executor(*device, plan.structure);
     // Passes go by two: 'i' is issued, 'r' replayed. Every gradient is made anew in each pair.
@@ -120,9 +120,9 @@ TEST(LayerReplayRefusalTest, ALayerThatDropsNothingCantBeRecorded) {
   world.run([&](int rank) {
     const auto device = make_test_device();
     const auto on = make_test_layer_device();
-    const auto everyone = world.communicator(rank);
+    const auto world_comm = world.communicator(rank);
     MoeLayer layer(rank_shape(shape, rank, plan.structure->flow), {.seed = 5},
-                   LayerComms::split(*everyone, shape.parallel), *on);
+                   LayerComms::split(*world_comm, shape.parallel), *on);
     LayerBinding binding(layer, plan);
     Executor executor(*device, plan.structure);
     EXPECT_THROW(executor.record(binding), Unsupported);
@@ -138,9 +138,9 @@ TEST(LayerReplayRefusalTest, RanksThatShareAGpuCantBeRecordedAndRunOn) {
   world.run([&](int rank) {
     const auto device = make_test_device();
     const auto on = make_test_layer_device();
-    const auto everyone = world.communicator(rank);
+    const auto world_comm = world.communicator(rank);
     MoeLayer layer(rank_shape(shape, rank, plan.structure->flow), {.seed = 5},
-                   LayerComms::split(*everyone, shape.parallel), *on);
+                   LayerComms::split(*world_comm, shape.parallel), *on);
     LayerBinding binding(layer, plan);
     Executor executor(*device, plan.structure);
     EXPECT_THROW(executor.record(binding), Unsupported);
@@ -151,7 +151,7 @@ TEST(LayerReplayRefusalTest, RanksThatShareAGpuCantBeRecordedAndRunOn) {
 INSTANTIATE_TEST_SUITE_P(
     Schedules, LayerReplayTest,
     testing::Combine(testing::Values("fsmoe", "tutel"), testing::Values(DType::float32, DType::bfloat16),
-                     testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::as_asked)),
+                     testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::by_batch)),
     [](const auto& row) {
       return std::get<0>(row.param) + "_" + std::string(name_of(std::get<1>(row.param))) +
              (std::get<2>(row.param) == cuda::AlgorithmChoice::first ? "" : "_fastest");

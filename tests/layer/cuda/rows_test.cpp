@@ -31,7 +31,7 @@ TEST_P(CudaRowsTest, PacksAndUnpacks) {
         Pair experts = random({places.total(), width}, 3);
         std::vector<Rows> at(kExperts);
         for (int chunk = 0; chunk < degree; ++chunk) {
-          places.of_chunk(layout, layout.chunk(chunk), at);
+          places.chunk_rows(layout, layout.chunk(chunk), at);
           device_->unpack(layout, layout.chunk(chunk), data.device, experts.device, at);
           unpack_rows(layout, layout.chunk(chunk), data.reference, experts.reference, at);
           device_->pack(layout, layout.chunk(chunk), experts.device, at, back.device);
@@ -50,7 +50,7 @@ std::vector<int32_t> there(const RowLayout& layout) {
 
 // Cells with fewer rows than T_rank, more, and none; some streams are not here.
 TEST_P(CudaRowsTest, FollowsRunTimeCounts) {
-  constexpr int64_t kRows = 5, kExperts = 3, kMost = 11, kWidth = 3;
+  constexpr int64_t kRows = 5, kExperts = 3, kMax = 11, kWidth = 3;
   for (const int degree : {1, 2, 4, 9})
     for (const int streams : {1, 2, 5})
       for (const bool inside : {false, true}) {
@@ -59,23 +59,23 @@ TEST_P(CudaRowsTest, FollowsRunTimeCounts) {
         for (int64_t e = 0; e < kExperts; ++e)
           for (int stream = streams; stream > 0; --stream) shape.cells.push_back({stream, e, static_cast<int>(e)});
         RowLayout layout(shape), by_order(shape);
-        layout.put_on(memory(), RowReader::experts, kMost), by_order.put_on(memory(), RowReader::order, kMost);
+        layout.put_on(memory(), RowReader::experts, kMax), by_order.put_on(memory(), RowReader::order, kMax);
         for (uint64_t seed = 1; seed < 6; ++seed) {
           std::vector<int64_t> counts;
           for (int64_t cell = 0; cell < (streams + 1) * kExperts; ++cell)
             counts.push_back(cell < kExperts ? 0
-                                             : static_cast<int64_t>(random_bits(seed, 1, counts.size()) % (kMost + 1)));
+                                             : static_cast<int64_t>(random_bits(seed, 1, counts.size()) % (kMax + 1)));
           for (RowLayout* l : {&layout, &by_order}) l->set_counts(counts), device_->place(*l);
-          EXPECT_EQ(there(by_order), find_places(by_order, RowReader::order, kMost));
+          EXPECT_EQ(there(by_order), find_places(by_order, RowReader::order, kMax));
           const ExpertRows places(layout);
-          std::vector<int32_t> found = there(layout), expected = find_places(layout, RowReader::experts, kMost);
+          std::vector<int32_t> found = there(layout), expected = find_places(layout, RowReader::experts, kMax);
           for (std::vector<int32_t>* all : {&found, &expected}) all->resize(places.total());
           EXPECT_EQ(found, expected);
           Pair data({layout.elements()}, GetParam(), memory(), 1), back({layout.elements()}, GetParam(), memory(), 2);
           Pair experts = random({std::max<int64_t>(places.total(), 1), kWidth}, 3);
           std::vector<Rows> at(kExperts);
           for (int chunk = 0; chunk < degree; ++chunk) {
-            places.of_chunk(layout, layout.chunk(chunk), at);
+            places.chunk_rows(layout, layout.chunk(chunk), at);
             device_->unpack(layout, layout.chunk(chunk), data.device, experts.device, at);
             unpack_rows(layout, layout.chunk(chunk), data.reference, experts.reference, at);
             device_->pack(layout, layout.chunk(chunk), experts.device, at, back.device);

@@ -26,7 +26,7 @@ struct Rounded {
 
   struct Place {
     Place(int64_t rows, int64_t cols, bool tiles, MemorySpace& memory)
-        : numbers(memory, (tiles ? rows : by_fours(rows)) * cols),
+        : numbers(memory, (tiles ? rows : round_up_to_4(rows)) * cols),
           scales(memory, fp8_scales(rows, cols, tiles)),
           m{numbers.data(), scales.data(), rows, cols, tiles} {}
     Array<uint8_t> numbers;
@@ -137,7 +137,7 @@ TEST_P(CudaFp8Test, MultipliesWhatTheNumbersStandFor) {
     for (const Into into : {Into::overwrite, Into::add}) {
       const Pair out = random({rows, cols}, 3);
       Fp8Matrix by_four = a.on_device.m;
-      by_four.rows = by_fours(rows);
+      by_four.rows = round_up_to_4(rows);
       const Pair other = random({by_four.rows, cols}, 4);
       const bool own = gemm_->run_fp8(by_four, b.on_device.m, matrix(other.device), into, nullptr);
       math_->gemm_fp8(a.on_device.m, b.on_device.m, matrix(out.device), into);

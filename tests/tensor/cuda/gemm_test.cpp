@@ -28,7 +28,7 @@ class CudaGemmTest : public testing::TestWithParam<Kind> {
   static Of turned(const Pair& p) { return {transpose(matrix(p.device)), transpose(matrix(p.reference))}; }
 
   void multiply(const Of& a, const Of& b, const Of& out, Into into, Batch batch = {}) {
-    batch.fastest = std::get<0>(GetParam()) == cuda::AlgorithmChoice::as_asked;
+    batch.fastest = std::get<0>(GetParam()) == cuda::AlgorithmChoice::by_batch;
     gemm_->run(a.device, b.device, out.device, {into, batch}, nullptr);
     plain_->run(a.reference, b.reference, out.reference, {into, batch}, nullptr);
   }
@@ -122,7 +122,7 @@ std::string name_of_kind(const testing::TestParamInfo<Kind>& row) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CudaGemmTest,
-                         testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::as_asked,
+                         testing::Combine(testing::Values(cuda::AlgorithmChoice::first, cuda::AlgorithmChoice::by_batch,
                                                           cuda::AlgorithmChoice::timed),
                                           testing::ValuesIn(kDTypes)),
                          name_of_kind);

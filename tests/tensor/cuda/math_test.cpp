@@ -228,7 +228,7 @@ TEST_P(CudaMathTest, CausalSoftmaxReadsNothingThatItsRowDoesNotSee) {
 }
 
 TEST_P(CudaMathTest, AttentionSoftmax) {
-  const auto compare = [&](SeenTokens seen, int64_t count, int64_t rows, int64_t seq) {
+  const auto compare = [&](AttentionMask seen, int64_t count, int64_t rows, int64_t seq) {
     SCOPED_TRACE(fmt::format("{} x {} of {} tokens, causal {}, window {}", count, rows, seq, seen.causal, seen.window));
     Pair p = random({count, rows, seq}, 1), d = random({count, rows, seq}, 2);
     math_->attention_softmax(p.device, 0.37, seen), cpu_math().attention_softmax(p.reference, 0.37, seen);
@@ -237,7 +237,7 @@ TEST_P(CudaMathTest, AttentionSoftmax) {
     cpu_math().attention_softmax_backward(p.reference, d.reference, 0.37, seen);
     expect_near(d, "its gradient", 4);
   };
-  for (const SeenTokens seen : {SeenTokens{true, 0}, {false, 0}, {true, 1}, {true, 21}, {true, 200}}) {
+  for (const AttentionMask seen : {AttentionMask{true, 0}, {false, 0}, {true, 1}, {true, 21}, {true, 200}}) {
     for (const int64_t seq : {1, 5, 32, 70, 264}) compare(seen, 3, seq, seq);
     for (const int64_t packs : {257, 600, 1300}) compare(seen, 1, 3, packs_of(GetParam(), packs));
     for (const int64_t rows : {1, 7, 64}) {  // the last of a sequence

@@ -137,7 +137,7 @@ TEST_P(CudaModelMathTest, StepsWeights) {
   const DType sums = sums_type(GetParam());
   const bool has_master = GetParam() != sums;
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw})
-    for (const OwnElements own : {OwnElements{}, {3, 4, 10}, {0, 0, 10}})
+    for (const ElementSelection own : {ElementSelection{}, {3, 4, 10}, {0, 0, 10}})
       for (const double squares : {-1.0, 4.0, 100.0}) {
         SCOPED_TRACE(fmt::format("{}: {} of each {}, squares {}", kind == OptimizerKind::sgd ? "sgd" : "adamw",
                                  own.count, own.every, squares));
@@ -174,7 +174,7 @@ TEST_P(CudaModelMathTest, StepsWeights) {
                         .correction2 = 0.02,
                         .scale = 0.7,
                         .squares = squares < 0 ? nullptr : norm.as<double>(),
-                        .most_norm = 3};
+                        .max_norm = 3};
         math_->step(step);
         step.value = value.reference;
         step.gradient = gradient.reference;

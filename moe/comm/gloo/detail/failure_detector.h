@@ -74,13 +74,13 @@ class FailureDetector {
   void serve();
   bool done(double now);
   void tick();
-  void beat();
+  void send_heartbeat();
   void listen();
   std::optional<Failure> overdue();
-  Failure looked_at(const Failure& failure);
-  Failure blame(int peer);
+  Failure check_failure(const Failure& failure);
+  Failure failure_of_peer(int peer);
   Failure idle(const std::vector<std::string>& before, const std::vector<std::string>& after) const;
-  std::vector<std::string> beats(const std::vector<int>& ranks);
+  std::vector<std::string> read_heartbeats(const std::vector<int>& ranks);
   void conclude(const Failure& failure);
   void end(const Failure& failure);
   void end_process(const std::string& reason);
@@ -98,7 +98,7 @@ class FailureDetector {
   bool leaving_ = false;
 
   // Used by the detector's thread only.
-  struct Heard {
+  struct PeerState {
     int rank = 0;
     store::Liveness liveness;
     bool left = false;
@@ -108,7 +108,7 @@ class FailureDetector {
     int peer = -1;
     store::Liveness liveness;
   };
-  std::vector<Heard> others_;
+  std::vector<PeerState> peers_;
   std::vector<Stall> stalls_;
   uint64_t beats_ = 0;
   std::jthread thread_;

@@ -34,7 +34,7 @@ struct State {
   std::shared_ptr<Group> world;
   std::mutex mutex;
   std::vector<std::weak_ptr<Group>> groups;  // mutex guards this and the next
-  std::vector<std::shared_ptr<Group>> kept;
+  std::vector<std::shared_ptr<Group>> kept_groups;
   bool aborted = false;
   std::atomic<int> connecting{0};     // groups that are being made
   std::optional<std::string> reason;  // in a world of one rank; else the detector has it
@@ -42,7 +42,7 @@ struct State {
   /// Returns a group that abort() also ends. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
   /// Keeps the group's connections open until the world is destroyed.
-  void keep(std::shared_ptr<Group> group);
+  void keep_group(std::shared_ptr<Group> group);
   void abort();
   std::vector<FailureDetector::Wait> waits();
   /// Returns the error line of a running operation: "rank 1 in 'forward gate of layer 0' (alltoall): " + why.
@@ -58,7 +58,7 @@ struct State {
   void run(Group& group, std::string_view op, std::string_view task, const std::function<void()>& work);
 
  private:
-  std::vector<std::shared_ptr<Group>> living();
+  std::vector<std::shared_ptr<Group>> live_groups();
 };
 
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Group> group);

@@ -69,7 +69,7 @@ class Rendezvous {
   std::vector<Marks> marks_;
 
   std::mutex mutex_;
-  std::vector<bool> here_;             // guarded by mutex_
+  std::vector<bool> has_arrived_;      // guarded by mutex_
   Operations operations_;              // written under mutex_, constant while a round is open
   size_t arrived_ = 0, departed_ = 0;  // guarded by mutex_
   Turn turn_;                          // turn of the open round

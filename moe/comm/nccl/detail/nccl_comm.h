@@ -35,7 +35,7 @@ class Comm {
   void queue(const std::string& what, const Call& call, cudaStream_t stream, std::shared_ptr<Failure> failure);
 
   /// Returns why work failed, or which work has not ended within the timeout since the GPU began it; empty if neither.
-  std::string trouble();
+  std::string failure_text();
   /// Ends what is queued, and all that is issued later, with RankFailure; for good.
   void abort(const std::string& reason);
 
@@ -47,10 +47,10 @@ class Comm {
     std::string what;
     Marks marks;
     std::shared_ptr<Failure> failure;
-    double begun_s = 0;  // when trouble() first saw that the work had begun
+    double begun_s = 0;  // when failure_text() first saw that the work had begun
   };
 
-  std::string failed(const std::string& what, const std::string& why) const;
+  std::string failure_line(const std::string& what, const std::string& why) const;
   void wait_until_taken(const std::string& what, ncclResult_t result);
   Marks take_marks();
 

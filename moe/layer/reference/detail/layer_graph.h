@@ -16,10 +16,10 @@ namespace moe {
 /// Full tensors, float64, rounded to the case's element type as the layer's are. Weights are stored by name
 /// (parameter.h).
 struct GraphInputs {
-  at::Tensor input;                // (tokens of all DP groups, M)
-  std::vector<at::Tensor> before;  // likewise, of the earlier parts of the samples
-  at::Tensor output_gradient;      // likewise; undefined: the loss does not depend on this layer's output
-  at::Tensor gate_noise;           // (tokens, E)
+  at::Tensor input;                       // (tokens of all DP groups, M)
+  std::vector<at::Tensor> earlier_parts;  // likewise, of the earlier parts of the samples
+  at::Tensor output_gradient;             // likewise; undefined: the loss does not depend on this layer's output
+  at::Tensor gate_noise;                  // (tokens, E)
   GraphWeights weights;
 };
 GraphInputs graph_inputs(const LayerCase& shape, const LayerSeed& seed);

@@ -28,8 +28,8 @@ std::vector<int64_t> taken(const GateGraphInputs& in, const at::Tensor& scores, 
   std::stable_sort(other.begin(), other.end(), better);
   const double margin = in.tie * scores.max().item<double>();
   const auto nearly = [&](int64_t a, int64_t b) { return score(a) >= score(b) - margin; };
-  const bool as_good = std::equal(other.begin(), other.end(), own.begin(), own.end(), nearly);
-  return as_good ? other : own;
+  const bool is_as_good = std::equal(other.begin(), other.end(), own.begin(), own.end(), nearly);
+  return is_as_good ? other : own;
 }
 
 GateGraph graph(const GateGraphInputs& in) {

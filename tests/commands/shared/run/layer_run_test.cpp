@@ -47,7 +47,7 @@ TEST(LayerRun, ALargeLayersPlansAreProvenOnASmallerOne) {
   job.model.shape = complete(layer, job.shape().parallel, Rounding::ragged);
   job.schedules = {&find_schedule("tutel"), &find_schedule("fsmoe")};
   const LayerOutcome itself = run_layer_job(job, {});
-  job.settings.most_reference_flops = 0;
+  job.settings.max_reference_flops = 0;
   const LayerOutcome smaller = run_layer_job(job, {});
   const double tokens = static_cast<double>(job.shape().layer.batch * job.shape().layer.seq * job.shape().parallel.dp);
   for (size_t s = 0; s < job.schedules.size(); ++s) {
@@ -181,8 +181,9 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
       const auto simulated = slices_of(trace, process + static_cast<int>(measured.size()));
       ASSERT_EQ(timeline.tasks.size(), plan.tasks().size());
       EXPECT_TRUE(timeline.predicted);
-      const auto in_ns = [](double seconds) -> int64_t { return std::llround(seconds * 1e9); };
-      const int64_t shift = expected.at(0).first - in_ns(timeline.tasks[0].start_s);  // a trace has one clock for all
+      const auto rounded_to_ns = [](double seconds) -> int64_t { return std::llround(seconds * 1e9); };
+      const int64_t shift =
+          expected.at(0).first - rounded_to_ns(timeline.tasks[0].start_s);  // a trace has one clock for all
       const auto near = [](int64_t a, int64_t b) { return std::abs(a - b) <= 2; };
       for (const Task& task : plan.tasks()) {
         const MeasuredTask& found = timeline.tasks[task.id];
@@ -190,9 +191,10 @@ TEST(LayerRun, ARecordsTimelineIsTheTraces) {
         EXPECT_EQ(found.phase, name_of(task.phase));
         EXPECT_EQ(found.lane, name_of(plan.structure->lanes[task.lane].kind));
         EXPECT_EQ((std::pair{found.chunk, found.chunks}), (std::pair{task.chunk, task.chunks}));
-        EXPECT_PRED2(near, in_ns(found.start_s) + shift, expected.at(task.id).first);
-        EXPECT_PRED2(near, in_ns(found.end_s) + shift, expected.at(task.id).second);
-        EXPECT_EQ((std::pair{in_ns(found.predicted_start_s), in_ns(found.predicted_end_s)}), simulated.at(task.id));
+        EXPECT_PRED2(near, rounded_to_ns(found.start_s) + shift, expected.at(task.id).first);
+        EXPECT_PRED2(near, rounded_to_ns(found.end_s) + shift, expected.at(task.id).second);
+        EXPECT_EQ((std::pair{rounded_to_ns(found.predicted_start_s), rounded_to_ns(found.predicted_end_s)}),
+                  simulated.at(task.id));
       }
       // It is a pass of the rank that was slowest in it: its end is one of the samples, and that rank's.
       double end_s = 0;
@@ -285,7 +287,7 @@ TEST(LayerRun, ALayerOfABrokenOffRunIsKnownUnlessItFailed) {
   for (const CaseStatus status :
        {CaseStatus::ok, CaseStatus::unsupported, CaseStatus::invalid, CaseStatus::oom, CaseStatus::error}) {
     const std::string path = scratch.path(fmt::format("{}.jsonl", name_of(status)));
-    const Question question{{{"moetune", "tune"}, {"tune"}}, {}, {}};
+    const RunInputs question{{{"moetune", "tune"}, {"tune"}}, {}, {}};
     LayerOutcome left = failed_layer_job(job, {}, CaseStatus::ok, "");
     left.runs[1].record.status = status;
     {

@@ -67,10 +67,10 @@ TEST(ModuleJobs, OfAModelAreItsLayerAndItsEnds) {
   EXPECT_EQ(names, (std::vector<std::string>{"qwen3-30b-a3b-L4096", "qwen3-30b-a3b-L1024", "qwen3-30b-a3b-ends",
                                              "deepseek-v3-L4096", "deepseek-v3-L1024", "deepseek-v3-ends"}));
   EXPECT_EQ(jobs[0].shape().layer.head_dim, 128);
-  EXPECT_EQ(jobs[0].shape().layer.experts, kMostExpertsAlone);
+  EXPECT_EQ(jobs[0].shape().layer.experts, kMaxExpertsAlone);
   EXPECT_EQ(jobs[0].shape().layer.top_k, 8);
   EXPECT_EQ(jobs[2].model.vocabulary, 151936);
-  EXPECT_TRUE(jobs[2].model.dense.none(jobs[2].model.layers));
+  EXPECT_TRUE(jobs[2].model.dense.has_none(jobs[2].model.layers));
   EXPECT_EQ(jobs[5].model.dense.hidden, 18432);
   EXPECT_THROW(jobs_of("gpt-5"), BadInput);
 }

@@ -33,25 +33,26 @@ CaseRecord again(CaseRecord record, int attempt, double seconds) {
   return record;
 }
 
-TEST(ToRepeat, IsNothingOfASoundSeries) { EXPECT_TRUE(to_repeat(series_of(sound)).empty()); }
+TEST(ToRepeat, IsNothingOfASoundSeries) { EXPECT_TRUE(cases_to_repeat(series_of(sound)).empty()); }
 
 TEST(ToRepeat, IsWhatWasDisturbed) {
   auto records = series_of([](int i) { return i == 4 ? 5 * sound(i) : sound(i); });
-  EXPECT_EQ(to_repeat(records), std::vector<std::string>{"op/alltoall/inter/2/4"});
+  EXPECT_EQ(cases_to_repeat(records), std::vector<std::string>{"op/alltoall/inter/2/4"});
   records.push_back(again(records[3], 1, 3 * sound(4)));
-  EXPECT_EQ(to_repeat(records), std::vector<std::string>{"op/alltoall/inter/2/4"}) << "the better attempt is off too";
+  EXPECT_EQ(cases_to_repeat(records), std::vector<std::string>{"op/alltoall/inter/2/4"})
+      << "the better attempt is off too";
   records.push_back(again(records[3], 2, 4 * sound(4)));
-  EXPECT_TRUE(to_repeat(records).empty()) << "often enough";
+  EXPECT_TRUE(cases_to_repeat(records).empty()) << "often enough";
   records.back().summary.set("median_s", sound(4));
-  EXPECT_TRUE(to_repeat(records).empty());
+  EXPECT_TRUE(cases_to_repeat(records).empty());
 }
 
 TEST(ToRepeat, IsAllOfASeriesThatShrinks) {
   const auto records = series_of([](int i) { return 1.0 / i; });
-  EXPECT_EQ(to_repeat(records).size(), 12U);
+  EXPECT_EQ(cases_to_repeat(records).size(), 12U);
   auto one = records;
   one.resize(1);
-  EXPECT_TRUE(to_repeat(one).empty()) << "of one size no line is asked";
+  EXPECT_TRUE(cases_to_repeat(one).empty()) << "of one size no line is asked";
 }
 
 // A machine so busy that no line is left: rows with a reason instead of an error, the others go on.

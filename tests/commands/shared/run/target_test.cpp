@@ -21,7 +21,7 @@ class SilentWorld final : public World {
   }
   std::string_view backend() const override { return "gloo"; }
   int ranks() const override { return topology_.nodes * topology_.ranks_per_node; }
-  std::vector<int> here() const override { return {rank_}; }
+  std::vector<int> local_ranks() const override { return {rank_}; }
   const WorldTopology& topology() const override { return topology_; }
   std::unique_ptr<Communicator> communicator(int) override { return nullptr; }
   void run(const std::function<void(int rank)>& body) override { body(rank_); }
