@@ -10,7 +10,7 @@
 namespace moe {
 
 int LayerSet::count(int first, int last) const {
-  const auto at = [&](int layer) { return is.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(is)); };
+  const auto at = [&](int layer) { return by_layer.begin() + std::min<std::ptrdiff_t>(layer, std::ssize(by_layer)); };
   return static_cast<int>(std::count(at(first), at(last), true));
 }
 
