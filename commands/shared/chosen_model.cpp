@@ -28,6 +28,17 @@ std::string differences(const Model& elsewhere, const Model& here, const ModelFl
   return text;
 }
 
+// Returns the type of a layer for which nobody chose one: float32, or bfloat16 if the profile prices that alone.
+DType default_dtype(const Profile& profile) {
+  const auto prices = [&](DType dtype) {
+    return profile.gpu_of(dtype) != nullptr ||
+           std::ranges::any_of(profile.compute,
+                               [&](const ComputeRow& row) { return row.op == Op::gemm && row.dtype == dtype; }) ||
+           std::ranges::any_of(profile.tasks, [&](const TaskRow& row) { return row.dtype == dtype; });
+  };
+  return prices(DType::bfloat16) && !prices(DType::float32) ? DType::bfloat16 : DType::float32;
+}
+
 void note_replaced_mixers(PublishedModel published, Model planned, ChosenModel& chosen) {
   chosen.replaced_mixers = replaced_mixers(published);
   if (chosen.replaced_mixers.empty()) return;
@@ -64,6 +75,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     base.layer.window = 0;
     windowed_layers = {};
   }
+  if (base.layer.dtype == DType::float32 && !selection.nearest) base.layer.dtype = default_dtype(profile);
   chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())

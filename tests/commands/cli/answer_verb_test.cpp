@@ -551,7 +551,8 @@ TEST_F(AnswerVerb, WhatCannotBeUsedIsOneLine) {
   EXPECT_NE(said({"--batch", "1", "--degree-forward", "3", "--schedule", "ds-moe"})
                 .find("every schedule: found degrees 3 and 0, expected 1"),
             std::string::npos);
-  EXPECT_NE(said({"--shape", "auto", "--cluster", "h100-8", "--batch", "1"}).find("no gemm row for float32"),
+  EXPECT_NE(said({"--dtype", "float32", "--shape", "auto", "--cluster", "h100-8", "--batch", "1"})
+                .find("no gemm row for float32"),
             std::string::npos);
   EXPECT_NE(said({"--shape", "auto", "--mp", "3", "--batch", "1"}).find("found no groups of 32 ranks"),
             std::string::npos);

@@ -339,6 +339,29 @@ TEST_F(SimulateVerb, RingsHaveSeveralRanks) {
   EXPECT_EQ(run(of_file).exit_code, 0) << run(of_file).err;
 }
 
+// GPT-2 and Mixtral name no type: they are planned in the only type that a cluster prices.
+TEST_F(SimulateVerb, TypesThatNobodyChoseAreThoseOfTheCluster) {
+  const auto dtype = [&](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"simulate", "--schedule", "tutel", "--cluster"});
+    return json_of(flags)["layer"]["dtype"].get<std::string>();
+  };
+  for (const std::string model : {"gpt2-xl", "mixtral-7b"}) {
+    const std::vector<std::string> one{"--model", model, "--layers", "1"};
+    const auto on = [&](std::vector<std::string> flags) {
+      flags.insert(flags.end(), one.begin(), one.end());
+      return dtype(flags);
+    };
+    EXPECT_EQ(on({"h100-8"}), "bfloat16");
+    EXPECT_EQ(on({"h100-8", "--dtype", "float16"}), "float16");
+    EXPECT_EQ(on({"testbed-b"}), "float32");
+    EXPECT_EQ(on({"h100-8", "--nearest"}), "float32") << "priced by rows of another type";
+  }
+  EXPECT_EQ(dtype({"h100-8"}), "bfloat16") << "a layer";
+  const Printed chosen = run({"simulate", "--cluster", "h100-8", "--dtype", "float32"});
+  EXPECT_EQ(chosen.exit_code, 2);
+  EXPECT_NE(chosen.err.find("no gemm row for float32"), std::string::npos) << chosen.err;
+}
+
 TEST_F(SimulateVerb, OneLayerLiesOnOneStage) {
   const Printed printed = run({"simulate", "--pp", "2", "--nearest", "--schedule", "tutel"});
   EXPECT_EQ(printed.exit_code, 2);
