@@ -70,13 +70,14 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   }
   chosen.whole_layers = chosen.model.layers;
   chosen.model.layers = flags.layers.value_or(chosen.model.layers);
-  std::string_view windowed_layers = model.windowed_layers;
-  if (whole_layers(windowed_layers, chosen.model.layers).count(0, chosen.model.layers) == chosen.model.layers) {
+  const LayerSet whole = whole_layers(model.windowed_layers, chosen.model.layers);
+  Selection of_layers = selection;
+  if (whole.count(0, chosen.model.layers) == chosen.model.layers) {  // --window changes no layer
     base.layer.window = 0;
-    windowed_layers = {};
+    if (selection.layer.fields.get(&LayerShape::window)) of_layers.layer.fields.set(&LayerShape::window, 0);
   }
   if (base.layer.dtype == DType::float32 && !selection.nearest) base.layer.dtype = default_dtype(profile);
-  chosen.model.shape = chosen_case(selection, std::move(base), profile.nodes, profile.ranks_per_node);
+  chosen.model.shape = chosen_case(of_layers, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())
     chosen.model_on_cluster =
@@ -86,7 +87,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
                     "--layers: found {}, all of them dense, expected one with experts", chosen.model.layers);
   if (chosen.model.dense.hidden > 0)
     dense_case(chosen.model.shape, chosen.model.dense.hidden);  // throws if MP doesn't divide the dense layer
-  if (chosen.model.shape.layer.window > 0) chosen.model.whole = whole_layers(windowed_layers, chosen.model.layers);
+  if (chosen.model.shape.layer.window > 0) chosen.model.whole = whole;
   const int parts = static_cast<int>(chosen.model.shape.layer.parts);
   chosen.model.micro_batches = flags.micro_batches.value_or(1) * parts;
   const Trainer trainer = trainer_of(flags.framework);
