@@ -156,7 +156,7 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
 
 std::vector<CaseJudgement> judge(const std::vector<Evidence>& cases, const Rule& rule) {
   std::vector<CaseJudgement> all;
-  std::vector<size_t> suspects, alone;  // alone: one arm has a mode that the other lacks
+  std::vector<size_t> suspects;
   std::vector<double> p, mode_p;
   for (size_t i = 0; i < cases.size(); ++i) {
     const CaseJudgement& judged = all.emplace_back(judge_case(cases[i], rule));
