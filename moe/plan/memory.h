@@ -142,8 +142,8 @@ std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_by
 
 /// How long a tensor is needed. The dense part has all tasks except those of rows, of the shared expert and i_order.
 /// The MoE part has all tasks except attention and its collectives; so gate, order and a dense layer's feed-forward are
-/// in both. Two tasks are in neither: a backward's sum over MP after its attention, which reads no kept tensor, and a
-/// forward's AllGather of its input, which is not in the dense part.
+/// in both. A forward's AllGather of its input is in the MoE part alone. A backward's sum over MP after its attention,
+/// which reads no kept tensor, is in neither.
 /// A layer that repeats its forward needs kept tensors and the forward's temporary tensors twice: in the first forward,
 /// and from the start of the repeated one.
 enum class Lifetime : uint8_t {
