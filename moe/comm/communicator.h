@@ -1,8 +1,9 @@
 #pragma once
-// A communicator: a group of ranks, one of which is this one. It has no global state. Every operation enqueues on a
-// stream and returns. All members call the same operations in the same order, each from one stream: two lanes need two
-// communicators. Buffers must live until the stream has passed them. The public calls throw BadInput for arguments that
-// are wrong on any rank; errors that only the ranks together can detect are RankFailure out of the stream.
+// A communicator: one rank's handle on a group of ranks. There is no global state. Every operation enqueues on a stream
+// and returns. All members call the same operations in the same order, each from one stream: two lanes need two
+// communicators. Buffers must live until the stream has finished the operation. The public calls throw BadInput for
+// arguments that are wrong on any rank; errors that show only between ranks (a missing rank, different operations) are
+// RankFailures of the stream.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,27 +28,29 @@ class Communicator {
   virtual int rank() const = 0;  // number of this rank inside the group
   virtual int size() const = 0;
 
-  /// Sends block i of `send` to rank i and gets block i of `receive` from rank i, each of `block_bytes`. Not in place.
+  /// Sends block i of `send` to rank i and gets block i of `receive` from rank i, each of `block_bytes` bytes. Not in
+  /// place.
   void alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call);
-  /// Moves unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; for our own rank the two are
-  /// equal. Not in place.
+  /// Moves unequal blocks, packed: send_bytes[i] to rank i, receive_bytes[i] from rank i; the two are equal for i =
+  /// rank(). Not in place.
   void alltoallv(const void* send, std::vector<int64_t> send_bytes, void* receive, std::vector<int64_t> receive_bytes,
                  CommCall call);
-  /// Gathers size() blocks of `block_bytes` in `receive`, by rank; our block may already lie there (send == receive +
-  /// rank block_bytes).
+  /// Gathers one block of `block_bytes` from each rank into `receive`, in rank order. In place if `send` is `receive` +
+  /// rank() x block_bytes.
   void allgather(const void* send, void* receive, int64_t block_bytes, CommCall call);
-  /// Gathers unequal blocks, packed: block_bytes[i] from rank i, the same on every rank; our block may already lie in
-  /// `receive`.
+  /// Gathers unequal blocks, packed: block_bytes[i] from rank i; `block_bytes` is the same on every rank. May be in
+  /// place, as allgather().
   void allgatherv(const void* send, void* receive, std::vector<int64_t> block_bytes, CommCall call);
-  /// Sums size() blocks of `block` elements in rank order; block rank() is kept. Not in place.
+  /// Sums the ranks' `send` buffers, of size() x `block` elements each, in rank order; `receive` gets block rank() of
+  /// the sum. Not in place.
   void reducescatter(const void* send, void* receive, int64_t block, DType dtype, CommCall call);
-  /// Sums unequal blocks of blocks[i] elements, packed, the same on every rank; block rank() is kept. Not in place.
+  /// Does the same with packed blocks of blocks[i] elements; `blocks` is the same on every rank. Not in place.
   void reducescatterv(const void* send, void* receive, std::vector<int64_t> blocks, DType dtype, CommCall call);
   /// Sums in place, in rank order.
   void allreduce(void* data, int64_t elements, DType dtype, CommCall call);
   void broadcast(void* data, int64_t bytes, int root, CommCall call);
   void barrier(CommCall call);
-  /// Move bytes to and from one other rank. A send may block until its receive begins, so two ranks that both send
+  /// Transfer bytes to or from one other rank. A send may block until its receive begins, so two ranks that both send
   /// first wait for each other.
   void send(const void* data, int64_t bytes, int peer, CommCall call);
   void receive(void* data, int64_t bytes, int peer, CommCall call);
@@ -55,11 +58,12 @@ class Communicator {
   /// Returns a new communicator of the members with equal colour, ordered by (key, rank); null for a negative colour.
   /// Blocking; all members call it. Each call makes communicators that are independent of all others.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
-  /// Ends the operations of all communicators split from the same world, on every rank, with RankFailure; for good.
+  /// Makes running and later operations of all communicators of the same world fail with RankFailure, on every rank.
   virtual void abort(const std::string& reason) = 0;
 
  protected:
-  /// Returns whether operations keep their call's pace, as the emulated cluster's do. Elsewhere a pace is BadInput.
+  /// Returns whether operations apply CommCall::pace (the emulated cluster's do); if not, a call with a pace throws
+  /// BadInput.
   virtual bool keeps_pace() const { return false; }
 
   // These run the operations above, once the arguments are checked.

@@ -24,8 +24,8 @@ constexpr std::array kLaunchers{
     Launcher{"PMI's variables", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_JOBID"},
     Launcher{"MVAPICH's variables", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_SIZE", ""},
 };
-// A batch script sees the variables of the whole allocation, and a rank 0, without being a rank: only a step of Slurm's
-// is a launch.
+// A batch script is not a rank, yet it sees SLURM_PROCID=0 and the whole allocation's variables: only the processes of
+// a Slurm step (srun) are ranks.
 constexpr Launcher kSlurm{"Slurm's variables", "SLURM_PROCID", "SLURM_NTASKS", "", "SLURM_JOB_ID"};
 
 class Reader {
@@ -92,18 +92,18 @@ bool take_slurm(Launch& launch, const Reader& reader) {
   return take(launch, step, reader);
 }
 
-/// Returns how many ranks share our host, according to the launcher; 0 if it does not say.
+/// Returns the number of ranks on this host by the launcher's variables; 0 if they do not say.
 int ranks_here(const Launcher* launcher, const Launch& launch, const Reader& reader) {
   if (launcher == nullptr) return 0;
   if (const auto here = reader.number(launcher->ranks_here, 1, kMaxRanks)) return *here;
-  // srun may use PMI, and then this is the only variable about nodes.
+  // If srun uses PMI, this is the only variable with the number of nodes.
   if (const auto nodes = reader.number("SLURM_STEP_NUM_NODES", 1, kMaxRanks)) return *nodes == 1 ? launch.ranks : 0;
   const auto nodes = launcher == &kSlurm ? reader.number("SLURM_NNODES", 1, kMaxRanks) : std::nullopt;
   return nodes == 1 ? launch.ranks : 0;
 }
 
-/// Returns a name that the ranks of one job share and no others: the launcher's, else that of the process that started
-/// them.
+/// Returns a name that identifies the job on this host: the launcher's or, if it sets none, the number of the parent
+/// process.
 std::string job_name(const Launcher* launcher, const Reader& reader) {
   std::string name = launcher ? reader.text(launcher->job).value_or("") : "";
   if (const auto step = reader.text("SLURM_STEP_ID"); launcher == &kSlurm && step)

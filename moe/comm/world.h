@@ -1,5 +1,5 @@
 #pragma once
-// The ranks of a run: threads of this process, or one per process, on one machine or many.
+// The ranks of a run: all are threads of this process, or each is a process, on one or more machines.
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,28 +16,28 @@ namespace moe {
 struct WorldTopology {
   int nodes = 1, ranks_per_node = 1;
   std::string interface;               // network interface between processes, such as "lo" or "eth0"; empty: none
-  std::vector<std::string> addresses;  // by rank, on that interface; empty: no interface
-  int local_rank = 0;                  // rank of this process among those of its machine, even if nodes are smaller
+  std::vector<std::string> addresses;  // the ranks' addresses on that interface; empty: no interface
+  int local_rank = 0;  // index of this rank among the ranks of its machine, which may hold several nodes
 };
 
 class World {
  public:
   virtual ~World() = default;
-  /// Returns "local", "gloo", "nccl", or "nccl-one-gpu" where ranks share a GPU.
+  /// Returns "local", "gloo", "nccl", or "nccl-one-gpu" if ranks share a GPU.
   virtual std::string_view backend() const = 0;
   virtual int ranks() const = 0;
   /// Returns the ranks that this process runs, ascending.
   virtual std::vector<int> local_ranks() const = 0;
   virtual const WorldTopology& topology() const = 0;
-  /// Returns further settings on which results depend, for records: a library's version and choices.
+  /// Returns further settings that affect results, to be stored with them, such as a library's version.
   virtual std::vector<std::pair<std::string, std::string>> settings() const { return {}; }
 
-  /// Returns the world communicator of `rank`, one of local_ranks(). Handles share one group: two streams need two
-  /// split()s.
+  /// Returns the world communicator of `rank`, one of local_ranks(). All of its handles refer to one group, so two
+  /// streams need two communicators made by split().
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
-  /// Runs body(rank) on one thread for each rank of local_ranks(), and joins them. The first exception (other than the
-  /// RankFailures that it caused) ends the other ranks, wherever they are, and is rethrown. If every process throws the
-  /// same Unsupported, nothing is ended and each rethrows it: a plan that can't run can't on any of them.
+  /// Runs body(rank) on one thread for each rank of local_ranks(), and joins them. The first exception ends the other
+  /// ranks with RankFailure and is rethrown. If every process throws the same Unsupported, the run goes on and each
+  /// process rethrows it: a plan that one process can't run, none can.
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 

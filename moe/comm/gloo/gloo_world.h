@@ -21,11 +21,11 @@ struct GlooJob {
 
 class GlooWorld final : public World {
  public:
-  /// Blocks until all ranks are here, for `start_s` at most. A rank that stays away for so long, or later for
-  /// `timeout_s`, ends the run with RankFailure on all ranks. Throws BadInput if nodes hold different numbers of ranks,
-  /// the store's address can't be used, or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo
-  /// writes to connections that a dying rank closes. `ends_process`: the process ends a few seconds after a failure
-  /// that finds it outside of operations; false: its next operation throws.
+  /// Blocks until all ranks have connected. If a rank is missing after `start_s`, or later silent for `timeout_s`, the
+  /// run ends with RankFailure on all ranks. Throws BadInput if nodes hold different numbers of ranks, the store's
+  /// address can't be used, or GLOO_SOCKET_IFNAME names no interface. The process must ignore SIGPIPE: Gloo writes to
+  /// connections that a dying rank closes. If `ends_process`, a process that runs no operation when the run fails ends
+  /// a few seconds later; if not, its next operation throws.
   GlooWorld(const Launch& launch, const GlooJob& job, double timeout_s = 60, double start_s = 60,
             bool ends_process = true);
   /// On rank 0, waits for the others unless the run has failed.
@@ -36,7 +36,7 @@ class GlooWorld final : public World {
   const WorldTopology& topology() const override;
 
   /// Returns the world communicator of this process's rank. Its operations are unpaced: a Pace is BadInput. Every
-  /// communicator from split() has connections of its own, so lanes run side by side. A rank that fails publishes the
+  /// communicator from split() has separate connections, so lanes run concurrently. A rank that fails publishes the
   /// reason before its connections close; the operations of all others then end with RankFailure: "rank 1 in 'combine
   /// 2/2' (alltoall): rank 3 failed: ...".
   std::unique_ptr<Communicator> communicator(int rank) override;
@@ -45,8 +45,8 @@ class GlooWorld final : public World {
   /// after a failure, it prints the line and ends with code 4: no thread may keep a failed run alive.
   void run(const std::function<void(int rank)>& body) override;
 
-  /// For work of ranks outside of this world: failure() returns why the run failed, empty if it hasn't; fail() ends the
-  /// run on all ranks.
+  /// For communication that does not use this world's operations, such as NCCL's: failure() returns why the run failed,
+  /// empty if it hasn't; fail() ends the run on all ranks.
   std::string failure() const;
   void fail(const std::string& why);
   /// Returns whether every rank calls this with the same text, within a few seconds.

@@ -1,8 +1,8 @@
 #pragma once
 // Ranks as threads of one process: they exchange pointers, then copy. The embedded default, and the transport of the
 // emulated cluster: with a Pace, an operation starts when its last rank arrives and ends at_least_s later on all ranks
-// (if their paces differ, the longest counts); with a pacer, which all ranks have or none, the pacer decides the end. A
-// rank whose own copies end after that counts an overrun.
+// (if their paces differ, the longest counts); with a pacer (on all ranks or on none), the pacer decides the end. A
+// rank whose copies end later than that counts an overrun.
 //
 // Buffers lie in the host's memory or, with streams of a GPU, in that GPU's, the same for all ranks. With a GPU, the
 // ranks' threads meet while they issue (all issue in the same order), and their streams wait for each other's events:
@@ -32,8 +32,8 @@ class LocalWorld final : public World {
   /// others would wait for it.
   std::unique_ptr<Communicator> communicator(int rank) override;
 
-  /// Runs the body on one thread per rank. Each rank keeps, with the threads it starts, to its share of the cores. A
-  /// rank that dies by an exception is named in the others' errors. An aborted world stays aborted: make another.
+  /// Runs the body on one thread per rank. A rank and the threads that it starts run on the rank's share of the cores.
+  /// If a rank throws, the errors of the others name it. An aborted world cannot be used again.
   void run(const std::function<void(int rank)>& body) override;
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// A store of texts by key that all processes of a run share, over TCP. Every call is bounded by a time-out.
+// A key-value store over TCP that all processes of a run share. Every call has a time-out.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -38,28 +38,28 @@ class Server {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A connection to a store. Threads may use it at once. All keys are below `prefix`. Calls throw Lost if not answered
-/// within `timeout_s` ("... has not answered for 5.0 s") or if the connection closes ("... closed its connections").
+/// A connection to a store. Thread-safe. All keys begin with `prefix`. Calls throw StoreLost if not answered within
+/// `timeout_s` ("... has not answered for 5.0 s") or if the connection closes ("... closed its connections").
 class Store {
  public:
-  /// Waits until the server is there. `server`: its name in errors, such as "rank 0".
+  /// Waits until the server accepts connections. `server`: its name in errors, such as "rank 0".
   Store(const Address& address, std::string prefix, std::string server, double timeout_s);
   ~Store();
-  /// Returns a store on the same connection whose keys are below `folder` in this store's prefix.
+  /// Returns a store on the same connection whose prefix is this store's prefix followed by `folder`.
   std::shared_ptr<Store> substore(const std::string& folder) const;
   const Address& address() const { return address_; }
   const std::string& prefix() const { return prefix_; }
 
   void set(const std::string& key, const std::string& value);
-  /// Sets a key unless it is set; returns the value that it has then.
+  /// Sets a key if it is not set yet; returns the key's value after that.
   std::string set_first(const std::string& key, const std::string& value);
   int64_t add(const std::string& key, int64_t amount);
   /// Returns whether all keys are set.
   bool check(const std::vector<std::string>& keys);
   /// Returns the values of keys that are set, in their order.
   std::vector<std::string> get_all(const std::vector<std::string>& keys);
-  /// Waits until all keys are set. Returns the index of the first key that isn't set after `timeout_s`, or when
-  /// `stop()` holds; none if all are set.
+  /// Waits until all keys are set. Returns nullopt then, or the index of the first unset key once `timeout_s` has
+  /// passed or stop() returns true.
   std::optional<size_t> wait(const std::vector<std::string>& keys, double timeout_s, const std::function<bool()>& stop);
   std::string get(const std::string& key) { return get_all({key}).front(); }
 
@@ -87,8 +87,8 @@ std::string reason_of(const std::exception& error);
 std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
-/// The liveness of another process, by how long nothing was heard of it. Time counts only while we listened: a pause of
-/// the whole machine, or of this process alone, is not the other's silence.
+/// The time for which another process has been silent. A pause of the whole machine, or of this process, hardly counts,
+/// because the time between two notes counts for at most a fifth of the time-out.
 class Liveness {
  public:
   explicit Liveness(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
@@ -96,7 +96,7 @@ class Liveness {
   /// Returns how long to wait before the next note.
   std::chrono::duration<double> step() const { return std::chrono::duration<double>(timeout_s_ / kSteps); }
 
-  /// Records what is heard now; hearing the same value again counts as silence.
+  /// Records the value that is heard now; the same value as before counts as silence.
   void note(uint64_t heard) {
     const double now = now_s();
     silent_s_ = heard == heard_ ? silent_s_ + std::min(now - noted_s_, 2 * timeout_s_ / kSteps) : 0;
@@ -114,7 +114,7 @@ class Liveness {
 };
 
 // Lets ranks of one host find the store's port without being told: rank 0 writes it into a file that only this user can
-// read. The file names its maker, so a file that a killed run left behind neither blocks nor misleads the next run.
+// read. The file names the process that wrote it, so the next run ignores a file that a killed run left behind.
 
 /// Rank 0's port file, which exists as long as this object.
 class PortFile {
@@ -138,14 +138,14 @@ int wait_for_port(const std::string& path, double timeout_s);
 class BoundedCalls {
  public:
   BoundedCalls();
-  /// Waits only for a call that is about to return.
+  /// Waits for the running call, unless a call has timed out.
   ~BoundedCalls();
   BoundedCalls(const BoundedCalls&) = delete;
   BoundedCalls& operator=(const BoundedCalls&) = delete;
 
-  /// Runs `call`, after those of other threads, and rethrows what it throws. Returns false if it has not returned
-  /// within `timeout_s`: it may go on, so it must own what it uses, and this and all later calls are lost. A pause of
-  /// the whole process doesn't count.
+  /// Runs `call`, after earlier calls of other threads, and rethrows its exception. Returns false if it does not return
+  /// within `timeout_s`; all later calls then return false. An abandoned call may keep running, so it must own the
+  /// objects that it uses. A pause of the whole process doesn't count.
   bool run(std::function<void()> call, double timeout_s);
 
  private:

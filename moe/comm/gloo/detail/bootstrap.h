@@ -9,20 +9,20 @@
 
 namespace moe::gloo {
 
-/// A process as it describes itself to the others; two with equal `machine` can reach each other by loopback.
+/// A process's description of itself for the others. Processes with equal `machine` can reach each other by loopback.
 struct PeerInfo {
   std::string version, job, ranks_per_node, host, machine;
 };
 PeerInfo own_info(const Launch& launch, const GlooJob& job);
 
-/// Returns the infos of all processes, by the launcher's ranks. A launcher that starts ranks anew may serve the same
-/// store to them, so the ranks meet below a life that rank 0 begins, where `store` is left. Throws RankFailure naming
-/// the rank that stayed away or differs from rank 0, BadInput if another process has our rank too.
+/// Returns the infos of all processes, by the launcher's ranks. A launcher that restarts ranks may give them the same
+/// store, so rank 0 opens a new folder of keys, a "life", at each start; `store` is set to that folder. Throws
+/// RankFailure naming a rank that is missing or differs from rank 0, BadInput if another process has this rank too.
 std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, const PeerInfo& ours,
                                 double timeout_s);
 
-/// Numbers the world's ranks: those of a node are neighbours, and nodes come in the order in which the launcher's ranks
-/// name them.
+/// The numbers of the world's ranks: the ranks of a node are consecutive, and nodes are in the order of the launcher's
+/// ranks.
 struct Ranking {
   std::vector<int> world_rank;  // rank in the world, by the launcher's rank
   int nodes = 1, ranks_per_node = 1;
@@ -41,7 +41,7 @@ void exchange_addresses(store::Store& store, const Launch& launch, const Ranking
 /// Returns one key per rank, "NAME/<launcher's rank>".
 std::vector<std::string> rank_keys(const std::string& name, int ranks);
 
-/// Tells the others why we can't start; they end with that reason.
+/// Publishes why this process can't start; the others end with that reason.
 void refuse(store::Store& store, const std::string& why);
 /// Leaves after a failed start. Rank 0 waits until all others that it has heard from have read the reason.
 void part(store::Store& store, const Launch& launch);

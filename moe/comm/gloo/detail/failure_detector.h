@@ -1,11 +1,11 @@
 #pragma once
 // Ends a run on all ranks if one of them died, was stopped or hangs. A detector by heartbeats and time-outs (Chandra
-// and Toueg, Unreliable failure detectors for reliable distributed systems, 1996): each rank says in the store that it
-// is alive and whom it waits for; rank 0 listens to all, the others to rank 0.
+// and Toueg, Unreliable failure detectors for reliable distributed systems, 1996): each rank writes to the store that
+// it is alive and which rank it waits for; rank 0 watches all ranks, and the others watch rank 0.
 //
-// Invariant: all ranks end with one verdict. A rank that finds a failure writes it to the store unless another has
-// (compare-and-set), and ends by the one in the store. A wait that is too long blames no peer by itself: the waits are
-// followed from rank to rank to the one that is dead or waits for nobody (failure_detector.cpp, blame).
+// Invariant: all ranks end with the same reason. A rank that finds a failure writes it to the store by compare-and-set,
+// and ends with the failure that the store then holds. A wait that is too long does not prove that the peer failed:
+// failure_of_peer() follows the waits from rank to rank to one that is dead or waits for nobody.
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -21,13 +21,13 @@ namespace moe::gloo {
 
 class FailureDetector {
  public:
-  /// An operation of ours that waits for a peer.
+  /// An operation of this rank that waits for a peer.
   struct Wait {
-    const void* group = nullptr;  // distinguishes operations that run at once
+    const void* group = nullptr;  // the operation's group; each group runs one operation at a time
     uint64_t progress = 0;
     int peer = -1;  // rank of the world, or kConnecting
   };
-  /// The peer if some members of a new group have yet to connect and we can't tell which.
+  /// Value of `peer` while a new group connects, since the missing members are unknown.
   static constexpr int kConnecting = -2;
   struct Rank {
     int rank = 0, ranks = 2;
@@ -36,21 +36,21 @@ class FailureDetector {
     std::function<void()> abort;  // ends all operations
     /// Returns the error line with which this rank ends, given the reason.
     std::function<std::string(const std::string& reason)> line;
-    bool ends_process = true;  // false: it ends only operations, later ones included
+    bool ends_process = true;  // false: a failure only ends running and later operations
   };
 
   /// Announces to the others that this rank takes part. All ranks call it before any makes its detector.
   static void announce(store::Store& store, int rank);
   FailureDetector(std::shared_ptr<store::Store> store, Rank self);
-  /// Leaves the run. Rank 0 stays until all have left or the run fails: it listens, and may serve the store. After a
-  /// failure, returns within kGraceS; a failure that only appears during the wait ends the process.
+  /// Leaves the run. Rank 0 waits until all others have left or the run fails, because it watches them and may serve
+  /// the store. After a failure, returns within kGraceS; a failure that only appears during the wait ends the process.
   ~FailureDetector();
   FailureDetector(const FailureDetector&) = delete;
   FailureDetector& operator=(const FailureDetector&) = delete;
 
   /// Announces to all that the run failed. Returns once they can read it, or the store is lost.
   void fail(const std::string& reason);
-  /// Why a run failed, and the rank, if any, of which nothing more will be heard.
+  /// The reason of a failure, and the rank that is presumed dead (-1: none).
   struct Failure {
     std::string reason;
     int gone = -1;

@@ -13,7 +13,7 @@
 
 namespace moe::gloo {
 
-/// The operation of a message; sizes alone do not distinguish operations.
+/// The kind of an operation, which is part of its messages' tags; sizes alone do not distinguish operations.
 enum class Op { alltoall, allgather, reducescatter, allreduce, broadcast, barrier, pair };
 
 /// An exchange that ended early.
@@ -65,7 +65,7 @@ class Group {
   std::unique_ptr<std::byte[]> scratch_;
   int64_t scratch_bytes_ = 0;
   mutable std::mutex mutex_;
-  std::string op_, task_;  // guarded by mutex_; copies, since a caller may ask after the task is gone
+  std::string op_, task_;  // guarded by mutex_; copies: doing() may run after the task is destroyed
 };
 
 /// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" if the task has no name.

@@ -37,7 +37,7 @@ struct State {
   std::vector<std::shared_ptr<Group>> kept_groups;
   bool aborted = false;
   std::atomic<int> connecting{0};     // groups that are being made
-  std::optional<std::string> reason;  // in a world of one rank; else the detector has it
+  std::optional<std::string> reason;  // why the run failed, if the world has one rank; else see detector
 
   /// Returns a group that abort() also ends. Blocks until its members are connected; throws RankFailure.
   std::shared_ptr<Group> make_group(const std::string& name, const std::vector<int>& world_ranks);
@@ -54,7 +54,7 @@ struct State {
   void fail(const std::string& why);
   /// Passes a suspicion on to the detector.
   void suspect(const FailureDetector::Failure& failure, double patience_s);
-  /// Runs an operation of `group`; throws RankFailure with its line if it breaks.
+  /// Runs an operation of `group`; throws RankFailure with the operation's error line if an exchange breaks.
   void run(Group& group, std::string_view op, std::string_view task, const std::function<void()>& work);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
 // Connections that only the members of one group use, so that messages of different groups are never confused, whatever
-// their order. Over Gloo's TCP transport, as LibTorch brings it.
+// their order. They use the Gloo TCP transport that is part of LibTorch.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,22 +12,22 @@
 namespace moe::gloo {
 
 struct Message {
-  int peer = 0;  // a member of the group, never ourselves
+  int peer = 0;  // another member of the group
   bool send = false;
-  void* data = nullptr;  // only read if it is sent
+  void* data = nullptr;  // never written if `send`
   int64_t bytes = 0;
 };
 
 /// The progress of an exchange, for a thread that watches it.
 struct Progress {
-  uint64_t count = 0;  // pieces that arrived or left since the mesh was made, and exchanges begun
+  uint64_t count = 0;  // pieces sent and received, plus exchanges begun, since the mesh was made
   int peer = -1;       // the member whose piece it waits for; -1: none
 };
 
-/// Where the members of a mesh find each other.
+/// The store and the name by which the members of a mesh find each other.
 struct Rendezvous {
   std::shared_ptr<store::Store> store;
-  std::string name;  // the same for all members; no other mesh in the store has it
+  std::string name;  // the mesh's name: equal on all members, unique in the store
   double timeout_s = 60;
   std::function<bool()> stop;  // returns whether to give up
 };
@@ -48,8 +48,8 @@ class Mesh {
     End end = End::done;
     int peer = -1;  // the member that closed its connections
   };
-  /// Moves all messages at once. Those between two members match by `kind` and size, in their order. Waits without a
-  /// limit: a caller that sees no progress aborts. One thread at a time. Empty messages are skipped.
+  /// Exchanges all messages concurrently. Sends match receives of equal `kind` and size, in order. There is no
+  /// time-out: a thread that watches progress() calls abort(). One thread at a time. Empty messages are skipped.
   Result exchange(std::span<const Message> messages, int kind);
 
   /// Returns the progress of the exchange; any thread may ask.

@@ -1,5 +1,5 @@
 #pragma once
-// The arguments of one rank to an operation among ranks of one process.
+// One rank's arguments to an operation between ranks of one process.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,7 +23,7 @@ struct Operation {
   std::string_view task = {};
   const void* send = nullptr;
   void* receive = nullptr;
-  int64_t count = 0;  // bytes (elements in sums): of a block, or of all for allreduce and broadcast
+  int64_t count = 0;  // bytes (elements in sums) of a block; in allreduce and broadcast, of the buffer
   DType dtype = DType::float32;
   int root = 0;
   std::vector<int64_t> send_bytes = {}, receive_bytes = {};  // bytes per block, for alltoallv
@@ -40,8 +40,8 @@ using Operations = std::vector<const Operation*>;
 /// Returns "'forward dispatch 1/2 of layer 0' (alltoall)", or "alltoall" if the task has no name.
 std::string describe(const Operation& operation);
 
-/// Returns an empty text if the members' operations fit together, else a line that names two ranks, their tasks and the
-/// two values. `names[i]` is the world rank of member i. If a send meets a receive, the sender is member 0.
+/// Returns an empty text if the members' operations match, else a line that names two ranks, their tasks and the two
+/// values. `names[i]` is the world rank of member i. In a pair of send and receive, the sender is member 0.
 std::string disagreement(const Operations& operations, const std::vector<int>& names);
 
 /// Returns the copies and sums by which `rank` receives its part from its peers' buffers; in an allreduce each rank

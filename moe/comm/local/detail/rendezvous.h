@@ -1,6 +1,6 @@
 #pragma once
-// Lets the ranks of a group meet for one operation after another: all arrive with their own, see each other's, and
-// leave together.
+// A meeting point of a group's ranks: for each operation, every rank arrives with its arguments, reads those of the
+// others, and leaves when all have finished.
 //
 // A round opens when the last member has arrived (opened_) and closes when the last has departed (closed_). Between the
 // two every member may read the others' operations and buffers, so leave() returns only after the round has closed.
@@ -30,15 +30,15 @@ struct Marks {
 
 class Rendezvous {
  public:
-  /// `names[i]`: the name of member i in errors, its world rank.
+  /// `names[i]` is the world rank of member i, by which errors name it.
   Rendezvous(std::vector<int> names, double timeout_s);
 
   struct Turn {
     uint64_t round = 0;
-    double began_s = 0;                              // when the last member arrived
-    bool paced = false;                              // whether the paces of all members gave began_s
-    double ends_s = 0;                               // the operation ends no earlier; 0: once its copies are done
-    std::shared_ptr<Pacer::Task> running = nullptr;  // if others slow the operation: decides when it ends
+    double began_s = 0;                              // time at which the last member arrived
+    bool paced = false;                              // whether began_s comes from paces, on all members
+    double ends_s = 0;                               // earliest end of the operation; 0: when its copies are done
+    std::shared_ptr<Pacer::Task> running = nullptr;  // decides the end if a pacer is used; else null
   };
   /// Blocks until all members are here. Throws RankFailure on all of them if the operations disagree or one is missing
   /// for longer than the timeout. The others read `operation` until leave() returns.
@@ -54,7 +54,7 @@ class Rendezvous {
   /// meet.
   Marks& marks(int member) { return marks_[member]; }
 
-  /// Ends the round that isn't open yet, and all later ones, with Aborted.
+  /// Makes the round that is not open yet, and all later ones, throw Aborted.
   void abort(const std::string& reason);
 
  private:
@@ -76,7 +76,7 @@ class Rendezvous {
   std::string reason_;                 // why rounds fail; constant once failed_ is set
   bool aborted_ = false;               // whether abort() is the reason; constant once failed_ is set
   std::atomic<bool> failed_{false};
-  std::atomic<uint64_t> opened_{0}, closed_{0};  // last round at which all have arrived, have departed
+  std::atomic<uint64_t> opened_{0}, closed_{0};  // last rounds for which all arrived, all departed
   cpu::Doorbell bell_;
 };
 

@@ -20,14 +20,14 @@ struct Group {
         splits(ranks, timeout),
         children(ranks.size()) {}
 
-  /// Returns the rendezvous of what `from` sends and `to` receives; `from` is its member 0.
+  /// Returns the rendezvous of the messages from `from` to `to`; `from` is its member 0.
   Rendezvous& pair(int from, int to);
   void abort(const std::string& reason);
 
   const std::vector<int> ranks;  // ranks of the world, by rank in the group
   const double timeout;
   Rendezvous operations;
-  Rendezvous splits;  // apart, since splitting blocks its caller while operations run on streams
+  Rendezvous splits;                             // separate: split() blocks its caller while operations run on streams
   std::vector<std::shared_ptr<Group>> children;  // groups of the current split, by the member that made them
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// One of NCCL's communicators and the operations on their way through it.
+// An NCCL communicator and the operations queued on it.
 #include <cuda_runtime.h>
 #include <deque>
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace moe::nccl {
 
-/// One communicator. All of NCCL's calls return at once (blocking = 0) and are made under a lock, so that another
-/// thread can abort operations that wait for a dead rank. Threads may use it at once.
+/// A non-blocking NCCL communicator (blocking = 0), whose calls are made under a lock, so that another thread can abort
+/// operations that wait for a dead rank. Thread-safe.
 class Comm {
  public:
   /// `name`: the name of the rank in errors.
@@ -27,7 +27,7 @@ class Comm {
   using Make = std::function<ncclResult_t(ncclComm_t* made)>;
   using Call = std::function<ncclResult_t(ncclComm_t comm)>;
   /// Makes the communicator and waits until all its ranks have joined. `made` stays null if this rank is not a member.
-  /// If that fails, NCCL may still write to `made`, a data member, so keep this object.
+  /// If making it fails, keep this object: `made` points into it, and NCCL may still write there.
   void make(const Make& make);
   /// Waits until NCCL has taken `call`. Throws RankFailure that names rank and `what`.
   void issue(const std::string& what, const Call& call);
@@ -36,7 +36,7 @@ class Comm {
 
   /// Returns why work failed, or which work has not ended within the timeout since the GPU began it; empty if neither.
   std::string failure_text();
-  /// Ends what is queued, and all that is issued later, with RankFailure; for good.
+  /// Makes queued and all later operations fail with RankFailure.
   void abort(const std::string& reason);
 
  private:

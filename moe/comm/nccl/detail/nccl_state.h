@@ -1,5 +1,6 @@
 #pragma once
-// State that the communicators of one NCCL world share: their GPU, the thread that watches them, and their end.
+// State that the communicators of one NCCL world share: their GPU, the thread that watches them, and the reason of an
+// abort.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -51,7 +52,7 @@ class State {
   std::jthread watcher_;
 };
 
-/// Makes the communicator of `comm`, which has `size` ranks and in which this is `rank`.
+/// Makes the Communicator of rank `rank` in `comm`, which has `size` ranks.
 std::unique_ptr<Communicator> make_communicator(std::shared_ptr<State> state, std::shared_ptr<Comm> comm, int rank,
                                                 int size);
 
