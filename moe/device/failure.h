@@ -6,8 +6,8 @@
 
 namespace moe {
 
-/// An error that sticks, like a CUDA context's: once set, streams that share it skip their queued work until it
-/// is cleared.
+/// A sticky error, as that of a CUDA context: once it is set, streams that share it skip their queued work until it is
+/// cleared.
 class Failure {
  public:
   bool failed() const noexcept { return failed_.load(std::memory_order_acquire); }

@@ -1,5 +1,5 @@
 #pragma once
-// The settings on which results of a GPU depend, and its free memory.
+// GPU settings that affect results, and a GPU's free memory.
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -7,9 +7,9 @@
 
 namespace moe {
 
-/// Returns, for records, settings of GPU `index` modulo gpu_count(): gpu (its name), gpu_uuid (16 hexadecimal digits,
-/// unique to the GPU), cuda_driver and cuda_runtime (versions of CUDA), cublas (version of the loaded library). Returns
-/// nothing if there is no GPU.
+/// Returns settings of GPU `index` modulo gpu_count(), to be stored with results: gpu (its name), gpu_uuid (16
+/// hexadecimal digits, unique to the GPU), cuda_driver and cuda_runtime (versions of CUDA), cublas (version of the
+/// loaded library). Returns nothing if there is no GPU.
 std::vector<std::pair<std::string, std::string>> gpu_settings(int index);
 
 /// Returns the value of one of these settings; empty if it is missing.

@@ -1,6 +1,5 @@
 #pragma once
-// Memory of a device, or of the host for a device: who owns a block, where blocks are made, and how the host reaches
-// them.
+// Memory of a device, or of the host for a device: owned blocks, their allocators, and copies between host and device.
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -55,10 +54,11 @@ class MemorySpace {
   /// Returns zeroed memory, aligned to 16 bytes at least (the host's to a cache line), never null. Blocking. Throws
   /// OutOfMemory.
   virtual Memory allocate(int64_t bytes) = 0;
-  /// Copy between host and device, blocking; to_host copies after all work that the device was given before.
+  /// Copy between host and device, blocking; to_host first waits for all work that was queued on the device.
   virtual void from_host(const void* from, void* to, int64_t bytes) = 0;
   virtual void to_host(const void* from, void* to, int64_t bytes) = 0;
-  /// Copy and clear inside this memory: a GPU queues them on its stream `native` (Stream::launch), a CPU does both now.
+  /// Copy and clear inside this memory: a GPU queues them on its stream `native` (Stream::launch), a CPU does them at
+  /// once.
   virtual void copy(const void* from, void* to, int64_t bytes, void* native) = 0;
   virtual void clear(void* data, int64_t bytes, void* native) = 0;
 };

@@ -23,7 +23,7 @@ struct Sum {
   DType dtype = DType::float32;
 };
 
-/// Moves that run in any order, so none of them may need the result of another.
+/// Copies and a sum that run in any order, so none may need the result of another.
 struct Moves {
   std::vector<Copy> copies;
   Sum sum;

@@ -1,11 +1,10 @@
 #pragma once
-// Paces tasks that slow each other down while they run. The caller supplies the functions that say how much tasks slow
-// each other.
+// Paces tasks that slow each other down while they run. The caller supplies the slowdown functions.
 //
-// Idea: a fluid model. Between two events (starts or ends of tasks) each task has a constant rate, so its end is known
-// until the next event moves it. Invariant: the work left of a task is (ends_s - now) / slowdown, which a change of
-// rates does not alter; an end that has passed is not moved any more. Starts and ends are read from the clock as they
-// happen.
+// Idea: a fluid model. Between two events (starts or ends of tasks) each task has a constant rate, so its end can be
+// computed; the next event may change it. Invariant: a task's remaining work is (ends_s - now) / slowdown, which a
+// change of rates does not alter; an end that has passed is not changed. Starts and ends are read from the clock as
+// they happen.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -14,7 +13,7 @@
 
 namespace moe {
 
-/// Serves a set of ranks that share a clock. Threads may call it at once; it outlives its tasks.
+/// The pacer of ranks that share a clock. Thread-safe; it must outlive its tasks.
 class Pacer {
  public:
   /// A resource of a rank that a task uses.
@@ -24,8 +23,7 @@ class Pacer {
   /// Returns the slowdown, at least 1, of a task that uses `resource` while running[r] tasks of its rank, itself
   /// included, use resource r: the rest of the task takes that many times as long.
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
-  /// Returns the seconds that a task which uses `resource` loses when it and one that uses `by` begin to run side by
-  /// side.
+  /// Returns the seconds that a task which uses `resource` loses when it begins to overlap a task that uses `by`.
   using Stall = std::function<double(int resource, int by)>;
   class Task;  // runs until it is finished or destroyed
 
@@ -34,8 +32,8 @@ class Pacer {
   /// Starts a task that takes `alone_s` without contention. It runs from now on, on all ranks of `uses`, at the rate of
   /// the slowest of these ranks.
   std::shared_ptr<Task> start(std::vector<Use> uses, double alone_s);
-  /// Blocks until the task's time has passed; the first of its threads to see that ends the task. Returns false if the
-  /// time had passed before the call.
+  /// Blocks until the task's time has passed; the first thread that sees this ends the task. Returns false if the time
+  /// had passed before the call.
   bool finish(Task& task);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace moe {
 
-/// An NVTX range: while it lives, it names the work that the calling thread gives a GPU.
+/// An NVTX range: in its scope, profilers show the GPU work that the calling thread queues under this name.
 class NamedRange {
  public:
   explicit NamedRange(const std::string& name);
@@ -14,8 +14,8 @@ class NamedRange {
   NamedRange& operator=(const NamedRange&) = delete;
 };
 
-/// While it lives, a profiler records that is switched by calls of the CUDA runtime
-/// (nsys profile --capture-range=cudaProfilerApi --capture-range-end=repeat).
+/// A scope that a profiler records if the CUDA runtime's profiler calls start and stop it (nsys profile
+/// --capture-range=cudaProfilerApi --capture-range-end=repeat).
 class ProfiledTime {
  public:
   ProfiledTime();

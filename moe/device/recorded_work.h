@@ -13,17 +13,17 @@ namespace moe {
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
-  /// Enqueues the recorded work on the first of its lanes, in the order that the lanes had among themselves. An error
-  /// fails that first lane.
+  /// Enqueues the recorded work on the first of its lanes; the work keeps its order within and between the lanes. An
+  /// error fails that first lane.
   virtual void run() = 0;
 };
 
 /// Records what `issue` enqueues on the lanes, which are idle, without running it. Of the events that are recorded
 /// meanwhile, only those in `timed` have a time after a replay; the others only order the lanes, and cost nothing.
-/// Holds count overruns as they were told to, as long as their lane lives. `issue` may wait for events that it
-/// recorded, but for nothing on the host; everything that a first run makes (memory, kernels, marks) must exist from a
-/// run before. Throws Unsupported if the lanes are not a GPU's or `issue` waits for other work, RankFailure if CUDA
-/// refuses, and whatever `issue` or its work throws; the lanes can be used again then, as after any failure.
+/// Holds still count overruns, as long as their lane exists. `issue` may wait for events that it recorded, but for
+/// nothing on the host; everything that a first run makes (memory, kernels, marks) must exist, so run the work once
+/// before. Throws Unsupported if the lanes are not a GPU's or `issue` waits for other work, RankFailure if CUDA
+/// refuses, and whatever `issue` or its work throws; the lanes remain usable after that, as after any failure.
 std::unique_ptr<RecordedWork> record_work(std::span<Stream* const> lanes, std::span<Event* const> timed,
                                           const std::function<void()>& issue);
 

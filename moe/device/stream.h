@@ -29,13 +29,13 @@ class Event {
   virtual double seconds() const = 0;
 };
 
-/// The least seconds that a piece of work takes (0: no pace), and the counter to increase if the work takes longer by
-/// itself (an "overrun").
+/// The least seconds that a piece of work takes (0: no pace), and the counter to increase if the work itself takes
+/// longer (an "overrun").
 struct Pace {
   double at_least_s = 0;
   std::atomic<int64_t>* overruns = nullptr;
   /// Paces tasks that slow each other down (pacer.h). If it is set, `at_least_s` is the time of the work without
-  /// contention, and `rank` and `resource` are what the work uses. Not for hold().
+  /// contention, and `resource` of `rank` is the resource that the work uses. hold() does not accept one.
   Pacer* pacer = nullptr;
   int rank = 0, resource = 0;
 };
@@ -50,7 +50,7 @@ class Stream {
   virtual bool calls_at_once() const = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
-  /// Records `since` as a start for hold(). A GPU launches a small kernel for this, which stores the time.
+  /// Records `since` as the start of a later hold(). On a GPU, this launches a small kernel that stores the time.
   virtual void mark(Event& since) = 0;
   /// Delays the stream until `since` + pace.at_least_s. Counts an overrun, by synchronize() at the latest, if that
   /// moment has passed already (on the CPU by more than a late wake-up explains). `since` was marked on this stream, or
@@ -63,18 +63,17 @@ class Stream {
   virtual void move(Moves moves) = 0;
   /// Returns a new event of the stream's device.
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Waits for everything queued; rethrows the first exception of its work or of the streams that fail together with
-  /// it. After a failure, only waits and records still run, so that no other stream hangs.
+  /// Waits for all queued work; rethrows the first exception of this stream or of those that share its Failure. After a
+  /// failure, only waits and records still run, so that no other stream hangs.
   virtual void synchronize() = 0;
-  /// Returns the clock of a stream that is a thread, for work that paces itself; use it only on that thread. Null if
-  /// the stream is not a thread.
+  /// Returns the pace clock of a CPU stream, for work that paces itself; use it only on the stream's thread. Null on a
+  /// GPU.
   virtual cpu::PaceClock* pace_clock() { return nullptr; }
 };
 
 enum class Urgency : uint8_t { usual, high };
 
-/// A factory of streams, events and memory. Those of different devices must not be mixed. Streams, events and memory
-/// may outlive their device.
+/// A factory of streams, events and memory, which may outlive it. Objects of different devices must not be mixed.
 class Device {
  public:
   virtual ~Device() = default;

@@ -32,8 +32,8 @@ std::string host_name() {
   return name;
 }
 
-// Returns a name of our machine and its network. Machines may share a host name, and containers of one machine share
-// its boot; containers in different network namespaces can't reach each other by loopback.
+// Returns a name of our machine and its network. The host name is not enough, since machines may share it; nor is the
+// boot id, since containers in different network namespaces share it but can't reach each other by loopback.
 std::string machine_name() {
   char network[64] = "";
   if (readlink("/proc/self/ns/net", network, sizeof network - 1) < 0) network[0] = '\0';
@@ -83,7 +83,7 @@ void require_same_job(const std::vector<PeerInfo>& peers, const LaunchNames& nam
   }
 }
 
-/// Debian's hosts file maps a machine's own name to 127.0.1.1, where a server hears nobody else.
+/// Debian's hosts file maps a machine's own name to 127.0.1.1, where a server is unreachable from other machines.
 std::string why_unreachable(const store::Address& store) {
   if (store.host == "localhost" || store.host.starts_with("127.") || store.host == "::1") return {};
   const std::string address = store::address_towards(store);
@@ -153,10 +153,10 @@ void part(store::Store& store, const Launch& launch) {
 
 namespace {
 
-/// Brings the ranks together in a store that may hold keys of the run's earlier ranks, if a launcher starts ranks anew.
-/// Idea: rank 0 counts up a number, its life, and all keys lie below the newest life. Invariant: an earlier life may
+/// Brings the ranks together in a store that may hold keys of an earlier start, if a launcher restarts ranks. Idea:
+/// each start of rank 0 increments a counter; its value, the "life", prefixes all keys. Invariant: an earlier life may
 /// have left anything except an answer to rank 0's newest call, so no rank goes on before rank 0 has heard all answers
-/// to that call, and a rank that sees a newer life begins again in it.
+/// to that call, and a rank that sees a newer life starts again in it.
 class Bootstrap {
  public:
   Bootstrap(std::shared_ptr<store::Store>& store, const Launch& launch, double timeout_s)
@@ -192,7 +192,7 @@ class Bootstrap {
   /// Returns false if this life is over.
   bool join(const std::string& ours) {
     if (refused(*store_) || store_->add(fmt::format("here/{}", launch_.rank), 1) != 1) {
-      // Our own earlier process may have taken the place; then rank 0 is started anew too.
+      // This rank's previous process may have taken the place; then rank 0 is restarted too.
       if (launch_.served) store_->wait({"nothing but a new life"}, remaining_s(), [&] { return is_superseded(); });
       if (is_superseded()) return false;
       if (refused(*store_)) throw RankFailure(store_->get(kRefusal));
@@ -232,7 +232,7 @@ std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Laun
 
 Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names) {
   const int ranks = static_cast<int>(peers.size());
-  std::vector<std::vector<int>> machines;  // the launcher's ranks on each
+  std::vector<std::vector<int>> machines;  // the launcher's ranks, by machine
   for (int rank = 0; rank < ranks; ++rank) {
     const auto& name = peers[rank].machine;
     const auto known =

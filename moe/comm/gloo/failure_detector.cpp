@@ -13,15 +13,15 @@
 namespace moe::gloo {
 namespace {
 
-constexpr const char* kFailure = "failure";  // why the run failed: set by the first rank that knows
+constexpr const char* kFailure = "failure";  // key of the run's failure, set by the first rank that finds one
 constexpr const char* kLeft = "left";
 constexpr int kFailedCode = 4;
 constexpr double kLeavingIntervalS = 0.02;
 
 std::string heartbeat_key(int rank) { return fmt::format("beat/{}", rank); }
 
-/// A rank's heartbeat: how many it has sent, and the rank that it waits for; -1: none, -2: members of a new group that
-/// have yet to connect (FailureDetector::kConnecting).
+/// A rank's heartbeat: the number sent so far, and the rank that it waits for (-1: none; FailureDetector::kConnecting:
+/// the members of a new group).
 struct Heartbeat {
   uint64_t count = 0;
   int waits_for = -1;
@@ -52,7 +52,7 @@ FailureDetector::FailureDetector(std::shared_ptr<store::Store> store, Rank self)
     if (rank != self_.rank) peers_.push_back({rank, store::Liveness(self_.timeout_s)});
   try {
     thread_ = start_thread("detector", [this] { serve(); });
-  } catch (const RankFailure& error) {  // the others would wait for our beats
+  } catch (const RankFailure& error) {  // the others would wait for our heartbeats
     store_->set_first(kFailure, fmt::format("{} rank {} failed: {}", self_.rank, self_.rank, error.what()));
     throw;
   }
@@ -162,7 +162,7 @@ void FailureDetector::listen() {
   }
 }
 
-/// Returns the failure behind an operation of ours that has waited for too long; none if no operation has.
+/// Returns the failure because of which an operation of this rank has timed out; nullopt if no operation has.
 std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   const std::vector<Wait> waits = self_.waits();
   std::erase_if(stalls_, [&](const Stall& stall) {
@@ -179,7 +179,8 @@ std::optional<FailureDetector::Failure> FailureDetector::overdue() {
   return std::nullopt;
 }
 
-/// Checks whether a rank that seems gone still beats: another program can break the connection of two living ranks.
+/// Checks whether a rank that seems dead still sends heartbeats: another program can break the connection of two living
+/// ranks.
 FailureDetector::Failure FailureDetector::check_failure(const Failure& failure) {
   if (failure.gone < 0 || failure.gone == self_.rank) return failure;
   const std::vector<std::string> before = read_heartbeats({failure.gone});
@@ -193,8 +194,8 @@ FailureDetector::Failure FailureDetector::check_failure(const Failure& failure) 
                   self_.rank, failure.gone)};
 }
 
-/// A peer that does not answer may itself wait for another, and that one for a third: follows the waits to a rank that
-/// waits for no other, or is no longer alive.
+/// Follows the waits from `peer` to the rank that it waits for, and so on, to a rank that is dead or waits for no
+/// other.
 FailureDetector::Failure FailureDetector::failure_of_peer(int peer) {
   std::vector<int> all(self_.ranks);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int>(i);
@@ -218,8 +219,8 @@ FailureDetector::Failure FailureDetector::failure_of_peer(int peer) {
   }
 }
 
-/// Compares the beats of two moments to find a rank that is dead, else one that waits for no other: ranks that still
-/// connect wait for that one.
+/// Finds, from the heartbeats of two moments, a rank that is dead or else one that waits for no other: it is the one
+/// that the ranks that still connect wait for.
 FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& before,
                                                const std::vector<std::string>& after) const {
   std::optional<Failure> waits_for_nobody;
@@ -233,7 +234,8 @@ FailureDetector::Failure FailureDetector::idle(const std::vector<std::string>& b
   return waits_for_nobody.value_or(Failure{fmt::format("ranks can't connect within {:.1f} s", self_.timeout_s)});
 }
 
-/// Announces the failure to all ranks, unless another rank announced one first: then that one holds.
+/// Announces the failure to all ranks, unless another rank announced one first; ends this rank with the failure that
+/// was first.
 void FailureDetector::conclude(const Failure& failure) {
   end(parse_failure(store_->set_first(kFailure, fmt::format("{} {}", failure.gone, failure.reason))));
 }
@@ -257,7 +259,7 @@ void FailureDetector::end_process(const std::string& reason) {
   _exit(kFailedCode);
 }
 
-/// Sleeps until the next beat is due or a caller wakes the thread.
+/// Sleeps until the next heartbeat is due or a caller wakes the thread.
 void FailureDetector::pause() {
   std::unique_lock lock(mutex_);
   const bool was_leaving = leaving_;

@@ -10,7 +10,7 @@ namespace {
 
 using Blocks = std::vector<int64_t>;
 
-/// An operation on its way through a stream.
+/// An operation queued on a stream.
 template <class Work>
 class Operation {
  public:
@@ -20,8 +20,8 @@ class Operation {
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
-  /// If the stream skipped the operation, the other ranks would wait for it, so this suspects the run. The stream's own
-  /// failure says more, if we hear of it soon.
+  /// Reports a suspicion if the stream skipped the operation, since the other ranks wait for it. The stream's exception
+  /// replaces it if it is reported soon, because it says more.
   ~Operation() {
     if (ran_ || state_->failed()) return;
     try {

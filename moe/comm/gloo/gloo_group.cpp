@@ -44,7 +44,7 @@ void Group::exchange(Op op) {
   throw BrokenExchange{result.end, result.peer < 0 ? -1 : ranks[result.peer]};
 }
 
-// At each distance every rank sends to a different one, so that no rank is everybody's target at once.
+// In step d, rank r sends to rank r + d, so no two ranks send to the same one at once.
 void Group::alltoall(const void* send, const std::vector<int64_t>& send_bytes, void* receive,
                      const std::vector<int64_t>& receive_bytes) {
   copy(at(receive, offset_of_rank(receive_bytes, rank)), at(send, offset_of_rank(send_bytes, rank)), send_bytes[rank]);
@@ -120,8 +120,8 @@ void Group::broadcast(void* data, int64_t bytes, int root) {
   exchange(Op::broadcast);
 }
 
-/// Runs a dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d, each rank knows that
-/// the 2 d - 1 ranks before it have arrived.
+/// Runs a dissemination barrier (Hensgen, Finkel and Manber, 1988): after the round of distance d, the 2 d - 1 ranks
+/// before each rank have arrived.
 void Group::barrier() {
   std::byte told{}, heard{};
   for (int distance = 1; distance < size(); distance *= 2) {

@@ -40,7 +40,7 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
     try {
       mesh = std::make_unique<Mesh>(Rendezvous{store, "mesh/" + name, timeout_s, [this] { return failed(); }}, member);
     } catch (const std::exception& error) {
-      // Unless we lack memory or threads, one of the others died, and the detector will find out which.
+      // Unless this rank lacks memory or threads, another rank died, and the detector finds out which.
       const bool ours = dynamic_cast<const std::bad_alloc*>(&error) || dynamic_cast<const std::system_error*>(&error);
       suspect({fmt::format("rank {} can't connect to the others ({})", rank, store::reason_of(error))},
               ours ? 0 : 1.5 * timeout_s);
@@ -54,7 +54,7 @@ std::shared_ptr<Group> State::make_group(const std::string& name, const std::vec
     groups.push_back(group);
     if (aborted) group->abort();
   }
-  // A member that is done with the group before another is connected would break that one's connections.
+  // A member that destroyed the group before another has connected would break the other's connections.
   run(*group, "split", {}, [&] { group->barrier(); });
   return group;
 }

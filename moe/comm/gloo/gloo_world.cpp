@@ -31,7 +31,7 @@ int posted_port(const LaunchBoard& board, double timeout_s) {
   return board.port();
 }
 
-/// Opens the store that the launch names; serves it if we are rank 0 and nobody else does.
+/// Opens the store of the launch; rank 0 serves it unless the launcher does.
 std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, State& state,
                                          std::unique_ptr<store::PortFile>& port_file) {
   const double deadline_s = now_s() + start_s;
@@ -56,7 +56,7 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
   return std::make_shared<store::Store>(address, launch.run, server, state.timeout_s);
 }
 
-/// Fills the store, the rank and the topology of `state`. All ranks leave it together, or all end.
+/// Fills the store, the rank and the topology of `state`. It returns on all ranks or on none.
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
   const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
   store::Store& store = *state.store;
@@ -75,7 +75,7 @@ void join_run(const Launch& launch, const GlooJob& job, double start_s, State& s
   gloo::exchange_addresses(store, launch, ranking, state.topology, state.timeout_s);
 }
 
-/// With fewer open files, Gloo's own threads end the process when they accept connections.
+/// Requires enough open files: otherwise Gloo's threads end the process when they accept connections.
 void require_open_files(int rank) {
   constexpr rlim_t kMinFiles = 40;
   rlimit files{};
@@ -151,7 +151,7 @@ void GlooWorld::fail(const std::string& why) { state_->fail(why); }
 
 bool GlooWorld::every_rank_refuses(const std::string& why) {
   if (ranks() == 1) return true;
-  // Not by a collective: a rank that does something else is in a collective of its own.
+  // Uses the store instead of a collective, because a rank that does not refuse may be in another collective.
   const std::string name = fmt::format("refusal/{}", refusals_++);
   const std::vector<std::string> keys = gloo::rank_keys(name, ranks());
   try {

@@ -11,9 +11,9 @@
 namespace moe::gloo {
 namespace {
 
-using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // each with its peer
+using Works = std::vector<std::pair<c10::intrusive_ptr<c10d::Work>, int>>;  // pending transfers and their peers
 
-// Bytes of a piece: long messages go in pieces, so that a slow network shows progress.
+// Bytes of a piece. Long messages are sent in pieces so that progress shows on a slow network too.
 constexpr int64_t kPiece = 8 << 20;
 // Waits never time out, since the failure detector decides when to give up. If a wait of Gloo's timed out, it would
 // close all connections, and the peers would take us for the rank that failed.
@@ -23,8 +23,8 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1e3));
 }
 
-/// Wraps our store for Gloo while it connects: other threads may use ours at the same time, and no wait outlives the
-/// run.
+/// Adapts our store to c10d's interface for Gloo's connection phase. Other threads may use our store at the same time,
+/// and waits end when the run fails.
 class Keys final : public c10d::Store {
  public:
   explicit Keys(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
@@ -61,10 +61,10 @@ class Keys final : public c10d::Store {
   const Rendezvous rendezvous_;
 };
 
-/// While it lives, threads that the caller starts never preempt another one when they wake, and use any core of the
-/// process. Gloo's thread tries the lock of a connection again and again while our thread holds it to send. On a shared
-/// core it would preempt our thread, and try until its time slice ends: operations of 0.1 ms took 1 to 4 ms (two
-/// processes, a core each). If it were kept to our share of the cores, it would wait for other lanes' senders.
+/// A scope in which threads that the caller starts get the policy SCHED_BATCH, so that they preempt no thread when they
+/// wake, and all cores of the process. Gloo's thread spins on a connection's lock while our thread holds it to send. On
+/// a shared core it would preempt our thread and spin until its time slice ends: operations of 0.1 ms took 1 to 4 ms
+/// (two processes, a core each). On this rank's share of the cores alone, it would wait for other lanes' senders.
 class Unhurried {
  public:
   Unhurried() {
@@ -88,7 +88,7 @@ class Unhurried {
     sched_setscheduler(0, policy, &no_priority);
   }
 
-  const int policy_ = sched_getscheduler(0);  // policy of the calling thread, as are the cores
+  const int policy_ = sched_getscheduler(0);  // policy of the calling thread
   cpu_set_t cores_{};
 };
 

@@ -17,16 +17,17 @@ struct Place {
   int world_rank() const { return group->ranks[rank]; }
 };
 
-/// An operation on its way through a stream.
+/// An operation queued on a stream.
 class QueuedOperation {
  public:
-  /// `member` is our place among those of `rendezvous`: all of the group, or a sender and its receiver.
+  /// `member` is this rank's number among the members of `rendezvous`: the group's, or a sender (0) and its receiver
+  /// (1).
   QueuedOperation(Place place, Rendezvous& rendezvous, int member, Operation operation)
       : place_(std::move(place)), rendezvous_(rendezvous), member_(member), operation_(std::move(operation)) {}
   QueuedOperation(const QueuedOperation&) = delete;
   QueuedOperation& operator=(const QueuedOperation&) = delete;
 
-  /// Aborts if the stream skipped the operation, for which the other ranks would wait.
+  /// Aborts the world if the stream skipped the operation, because the other ranks wait for it.
   ~QueuedOperation() {
     if (ran_) return;
     try {
@@ -57,8 +58,9 @@ class QueuedOperation {
     rendezvous_.leave(turn);
   }
 
-  /// The ranks' threads meet while they issue, since a stream can wait only for an event that was recorded. A member
-  /// records an event again only when all have waited for it: `ready` after all departed, `done` after all met again.
+  /// The ranks' threads meet while they issue, because a stream can wait only for an event that was recorded. A member
+  /// records an event again only after all have waited for its last record: `ready` once all departed, `done` once all
+  /// met again.
   void meet_at_issue(Stream& stream) {
     Marks& ours = rendezvous_.marks(member_);
     if (!ours.ready) ours = {stream.make_event(), stream.make_event(), stream.make_event()};
@@ -86,7 +88,7 @@ class QueuedOperation {
     return longest;
   }
 
-  /// Waits for the end of the operation's pace; returns false if that had passed already.
+  /// Waits for the paced end of the operation; returns false if it had passed already.
   bool hold(const Rendezvous::Turn& turn, cpu::PaceClock& clock) const {
     if (turn.running) return operation_.pace.pacer->finish(*turn.running);
     if (turn.ends_s > 0) return clock.hold_until(turn.ends_s);
@@ -181,7 +183,7 @@ class LocalCommunicator final : public Communicator {
   const Place place_;
 };
 
-/// Returns the members of `rank`'s colour in their new order, as ranks of the old group.
+/// Returns the members with the colour of `rank`, in their new order, by their ranks in the old group.
 std::vector<int> same_colour(const Operations& operations, int rank) {
   const auto operation = [&](int member) -> const Operation& { return *operations[member]; };
   std::vector<int> members;
@@ -206,7 +208,7 @@ std::unique_ptr<Communicator> LocalCommunicator::split(int colour, int key) {
   group.splits.depart();
   group.splits.leave(turn);
 
-  // The members meet a second time, so that nobody starts another split before all have taken their group.
+  // The members meet a second time, so that no member starts another split before all have read `children`.
   std::shared_ptr<Group> ours = colour < 0 ? nullptr : group.children[leader];
   turn = group.splits.meet(rank, operation);
   if (members.front() == rank) group.children[leader].reset();

@@ -32,8 +32,8 @@ class FirstCause {
 };
 
 void run_rank(int rank, const std::function<void(int)>& body, local::State& state, FirstCause& cause) {
-  // A lane wakes another one on its own core in microseconds, and across cores in tens of them. Shares of cores also
-  // give the ranks equal time, whatever else runs.
+  // Waking a lane takes microseconds on the same core, and tens of microseconds across cores. Shares of cores also give
+  // the ranks equal time, whatever else runs.
   cpu::restrict_to_share(rank, static_cast<int>(state.world->ranks.size()));
   try {
     body(rank);
@@ -73,7 +73,7 @@ void LocalWorld::run(const std::function<void(int rank)>& body) {
     for (int rank = 0; rank < ranks(); ++rank)
       threads.push_back(
           start_thread(fmt::format("rank {}", rank), [&, rank] { run_rank(rank, body, *state_, cause); }));
-  } catch (const std::exception& error) {  // ranks that run wait for ranks that could not start
+  } catch (const std::exception& error) {  // a rank could not start, and running ranks wait for it
     state_->abort(error.what());
     throw;
   }

@@ -7,7 +7,7 @@
 namespace moe::local {
 namespace {
 
-// Shares of a sum begin at multiples of this, where vectors of every element type may start.
+// Elements: shares of a sum begin at multiples of this, so that they are aligned for vector instructions.
 constexpr int64_t kShareStep = 64;
 
 const std::byte* sent(const Operation& operation, int64_t at) {

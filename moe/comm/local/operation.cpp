@@ -13,7 +13,7 @@ constexpr EnumArray<Op, std::string_view, 12> kNames{"alltoall",      "alltoallv
 
 bool sums(Op op) { return op == Op::reducescatter || op == Op::reducescatterv || op == Op::allreduce; }
 
-/// Both values of the first field that must be equal but is not; empty if all are equal.
+/// The two values of the first field that must be equal but differs; empty if there is none.
 struct Difference {
   std::string ours, theirs;
 };

@@ -66,7 +66,7 @@ void Rendezvous::open() {
 void Rendezvous::give_up(const Operation& operation, uint64_t round) {
   {
     const std::lock_guard lock(mutex_);
-    // The last member may have come, or another given up, since we looked.
+    // Meanwhile the last member may have arrived, or another may have given up.
     if (opened_.load(std::memory_order_relaxed) >= round || failed_.load(std::memory_order_relaxed)) return;
     std::vector<int> missing;
     for (size_t i = 0; i < names_.size(); ++i)

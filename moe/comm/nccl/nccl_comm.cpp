@@ -12,8 +12,8 @@ namespace {
 
 constexpr double kBusyS = 2e-3;
 
-/// Waits before the next check. NCCL takes an operation within some tens of microseconds, while the stream may idle, so
-/// a nap would show in measured times. If it takes longer, it waits for other ranks.
+/// Waits before the next check. NCCL usually takes an operation within tens of microseconds, in which the stream may
+/// idle, so this yields instead of sleeping at first. If NCCL takes longer, it waits for other ranks, and this sleeps.
 void wait_a_little(double since_s) {
   if (now_s() - since_s < kBusyS) return std::this_thread::yield();
   std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -37,7 +37,7 @@ std::string explain(ncclResult_t result, ncclComm_t comm) {
 bool reached(cudaEvent_t event) {
   const cudaError_t status = cudaEventQuery(event);
   cudaGetLastError();
-  return status != cudaErrorNotReady;  // true after a failure of the GPU too, which the stream reports
+  return status != cudaErrorNotReady;  // also true if the GPU failed, which the stream reports
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ Comm::~Comm() {
     ncclCommAbort(comm_);
 }
 
-// Waits without the lock, since this takes until the last rank comes.
+// Waits without the lock, because the wait lasts until the last rank joins.
 void Comm::make(const Make& make) {
   const double begin_s = now_s();
   ncclResult_t result = make(&making_);

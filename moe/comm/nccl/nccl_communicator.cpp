@@ -29,7 +29,7 @@ ncclDataType_t type_of(DType dtype) {
   return ncclFloat32;
 }
 
-/// A group of calls that NCCL starts as one. The first that fails counts.
+/// A group of calls that NCCL starts as one; its result is that of the first call that failed.
 class Grouped {
  public:
   Grouped() : result_(ncclGroupStart()) {}
@@ -45,8 +45,8 @@ class Grouped {
   ncclResult_t result_;
 };
 
-/// One operation: its buffers, and the call of NCCL once they lie in the GPU's memory. If the buffers are equal, the
-/// operation is in place.
+/// One operation: its buffers, and the NCCL call, which needs them in GPU memory. Equal buffers mean an in-place
+/// operation.
 struct Operation {
   std::string_view name;
   const void* send = nullptr;
@@ -217,7 +217,7 @@ void NcclCommunicator::launch(Operation operation, CommCall& call) {
   });
 }
 
-/// Passes host memory through the GPU's, on a thread of the CPU.
+/// Copies host memory to the GPU, runs the operation and copies back, on a CPU stream's thread.
 void NcclCommunicator::launch_staged(Operation operation, CommCall& call) {
   const auto ours = std::make_shared<NcclCommunicator>(state_, comm_, rank_, size_);
   call.stream.launch([ours, operation = std::move(operation), task = std::string(call.task)](void*) {

@@ -105,7 +105,7 @@ Listener listen_on(const Address& address) {
 
 bool wait_for_listener(const Address& address, double deadline_s) {
   const std::vector<Resolved> all = resolve(address);
-  // An address that does not answer must not use up the time of the others.
+  // Limits the time for each of several addresses, so that one without an answer leaves time for the others.
   const double patience_s = all.size() > 1 ? 1 : std::numeric_limits<double>::infinity();
   const auto answers = [&](const Resolved& one) { return accepts(one, std::min(deadline_s, now_s() + patience_s)); };
   for (auto pause = std::chrono::milliseconds(1); std::ranges::none_of(all, answers);) {

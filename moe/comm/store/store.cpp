@@ -212,13 +212,13 @@ std::vector<std::string> unpack(const std::string& packed) {
 
 namespace {
 
-/// Returns the start of a process, in the kernel's ticks since boot; 0 if there is no such process. A process number
-/// and its start together are unique.
+/// Returns the start time of a process, in clock ticks since boot; 0 if there is no such process. Process number and
+/// start time together are unique.
 uint64_t start_of(int process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
   std::getline(file, line);
-  const size_t name_end = line.rfind(')');  // the name itself may hold anything
+  const size_t name_end = line.rfind(')');  // the name itself may contain ')'
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(line.substr(name_end + 1));
   std::string skipped;
@@ -238,7 +238,7 @@ std::optional<int> read_port(const std::string& path) {
   const ssize_t size = read(file.get(), text, sizeof text - 1);
   int process = 0, port = 0;
   unsigned long long start = 0;
-  const bool whole = size > 0 && text[size - 1] == '\n';  // its maker may still be writing
+  const bool whole = size > 0 && text[size - 1] == '\n';  // false while its process is still writing
   if (!whole || std::sscanf(text, "%d %llu %d", &process, &start, &port) != 3) return std::nullopt;
   return start != 0 && start_of(process) == start ? std::optional(port) : std::nullopt;
 }
@@ -274,7 +274,7 @@ struct BoundedCalls::Call {
 struct BoundedCalls::State {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<std::shared_ptr<Call>> queue;  // guarded by mutex, as all of these
+  std::deque<std::shared_ptr<Call>> queue;  // mutex guards this and the two flags
   bool stopping = false, stuck = false;
   std::jthread thread;
 

@@ -1,5 +1,5 @@
 #pragma once
-// Cores that a thread runs on, and the number of threads that its math may use.
+// The cores that a thread may run on, and the number of threads that its computations may use.
 #include <optional>
 #include <vector>
 

@@ -1,5 +1,5 @@
 #pragma once
-// A stream that is a thread, and its events.
+// A stream that runs its work on a thread, and its events.
 #include <mutex>
 #include <string>
 #include <thread>
@@ -18,7 +18,7 @@ class CpuEvent final : public Event {
 
  private:
   friend class CpuStream;
-  // The shift drops the bit that rings() lacks.
+  // rings() has 31 bits, so the shift drops the top bit of the difference.
   bool reached(uint32_t ticket) const noexcept { return static_cast<int32_t>((bell_.rings() - ticket) << 1) >= 0; }
 
   Doorbell bell_;
@@ -51,7 +51,7 @@ class CpuStream final : public Stream {
   enum class Kind : uint8_t { launch, record, wait, hold, stop };
   struct Command {
     Kind kind = Kind::stop;
-    uint32_t ticket = 0;  // of a wait: the number of the event's record
+    uint32_t ticket = 0;  // in a wait: number of the event's record
     CpuEvent* event = nullptr;
     Pace pace = {};
     std::function<void(void*)> work = {};

@@ -26,8 +26,8 @@ class Doorbell {
   uint32_t rings() const noexcept { return word_.load(std::memory_order_acquire) >> 1; }
   void ring() noexcept;
 
-  /// Returns true once `ready()` holds, false once now_s() has passed `deadline_s` without it. The thread that makes
-  /// `ready()` hold rings afterwards.
+  /// Returns true once ready() returns true, false if it does not by `deadline_s` (as now_s()). The thread that makes
+  /// it true must ring afterwards.
   template <class Ready>
   bool wait_until(Ready&& ready, double deadline_s = kForever) noexcept {
     while (true) {

@@ -16,14 +16,14 @@ class PaceClock {
   double time_s();
   /// Returns whether time_s() comes from paces; otherwise it is the wall clock.
   bool is_paced() const { return paced_; }
-  /// Sleeps until `ends_s`. Returns false, and counts from now on, if that is past by more than kMaxLateS.
+  /// Sleeps until `ends_s`. If that is past by more than kMaxLateS, returns false and continues from the wall clock.
   bool hold_until(double ends_s);
   /// Returns the number of calls of hold_until().
   int holds() const { return holds_; }
   /// Records that the stream waited for something that happened at `seconds`, `paced` if that comes from paces. Nothing
   /// changes if that moment is long past by the wall clock, or past by this clock.
   void wait(double seconds, bool paced);
-  /// Records that work ran which hold_until() does not follow.
+  /// Records that work ran that no hold_until() follows.
   void worked();
   /// Records that nothing is left to do: time passes as on the wall clock.
   void idle() { paced_ = false; }

@@ -57,7 +57,7 @@ void Pacer::count(const Task& task, int change) {
   for (const Use& use : task.uses) running_.at(use.rank).at(use.resource) += change;
 }
 
-// A task on several ranks loses the most that it loses on any of them.
+// A task on several ranks loses the largest of the ranks' losses.
 void Pacer::stall(Task& begun, double now) {
   for (Task* other : tasks_) {
     if (other->ends_s <= now) continue;
@@ -91,7 +91,7 @@ void Pacer::set_rates(double now) {
 bool Pacer::end(Task& task, bool even_early) {
   const std::lock_guard lock(mutex_);
   const double now = now_s();
-  if (!even_early && now < task.ends_s) return false;  // another start slowed it since its thread looked
+  if (!even_early && now < task.ends_s) return false;  // another task's start has moved the end
   if (std::erase(tasks_, &task) == 0) return true;
   count(task, -1);
   set_rates(now);

@@ -12,7 +12,7 @@ constexpr double kFreshS = 0.1;
 // An interrupted try sees its event late; of a few tries, at least one is not interrupted.
 constexpr int kTries = 8;
 constexpr double kGoodEnoughS = 3e-6;
-// A try this slow waited behind another stream's kernels; the next would too.
+// A try of this duration waited for another stream's kernels, as the next try would.
 constexpr double kBlockedS = 1e-3;
 constexpr double kDrift = 1e-5;  // seconds per second: more than the two clocks drift apart
 

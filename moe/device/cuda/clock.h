@@ -7,10 +7,10 @@
 namespace moe::cuda {
 
 /// A clock of the moments of now_s() at which the GPU reached events. The moment of a reference event comes from
-/// Cristian's algorithm (Probabilistic clock synchronization, 1989): half way between asking and hearing, in the
-/// quickest of some tries. The GPU's own timer gives the distance of other events from it. Moments read between two
-/// refreshes share a reference, so their differences have only the GPU timer's error (about 0.5 us). A clock belongs to
-/// the GPU that is current in the thread that makes it; threads may call it at once.
+/// Cristian's algorithm (Probabilistic clock synchronization, 1989): the middle between recording the event and seeing
+/// it reached, in the fastest of a few tries. The GPU's own timer gives the distance of other events from it. Moments
+/// read between two refreshes share a reference, so their differences have only the GPU timer's error (about 0.5 us). A
+/// clock belongs to the GPU that is current in the thread that makes it; threads may call it at once.
 class Clock {
  public:
   Clock();

@@ -55,8 +55,8 @@ class FailureDetector {
     std::string reason;
     int gone = -1;
   };
-  /// Reports a presumed failure, which holds if no other is reported within `patience_s`. If a rank that is said to be
-  /// gone still beats, only its connection broke. Doesn't block.
+  /// Reports a presumed failure, which ends the run unless one that is due earlier is reported within `patience_s`. If
+  /// the rank in `gone` still sends heartbeats, the reason becomes a broken connection. Doesn't block.
   void suspect(Failure failure, double patience_s);
   bool failed() const;
   /// Blocks until the run failed, and returns the reason: the same on all ranks.
