@@ -25,7 +25,7 @@ class Pacer {
   using Slowdown = std::function<double(std::span<const int> running, int resource)>;
   /// Returns the seconds that a task which uses `resource` loses when it begins to overlap a task that uses `by`.
   using Stall = std::function<double(int resource, int by)>;
-  class Task;  // runs until it is finished or destroyed
+  class Task;  // a running task; ends when finished or destroyed
 
   Pacer(int ranks, int resources, Slowdown slowdown, Stall stall = {});
 

@@ -1,6 +1,5 @@
 #pragma once
-// Ranges for a profiler that watches this process (Nsight Systems, Nsight Compute). They do nothing in a build without
-// CUDA.
+// Named ranges in the traces of profilers (Nsight Systems, Nsight Compute). They do nothing in a build without CUDA.
 #include <string>
 
 namespace moe {

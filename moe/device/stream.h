@@ -20,8 +20,8 @@ class PaceClock;
 }
 
 /// A point in a stream's work. Recording it again re-arms it. As in CUDA, waiting for an event that was never recorded
-/// is a no-op, and a wait refers to the last record issued before it. It must live until the streams have passed it
-/// (synchronise first).
+/// is a no-op, and a wait refers to the last record issued before it. It must live until all streams have executed
+/// their records of it and waits for it (synchronise first).
 class Event {
  public:
   virtual ~Event() = default;
@@ -35,7 +35,7 @@ struct Pace {
   double at_least_s = 0;
   std::atomic<int64_t>* overruns = nullptr;
   /// Paces tasks that slow each other down (pacer.h). If it is set, `at_least_s` is the time of the work without
-  /// contention, and `resource` of `rank` is the resource that the work uses. hold() does not accept one.
+  /// contention, and `resource` of `rank` is the resource that the work uses. Must be null for hold().
   Pacer* pacer = nullptr;
   int rank = 0, resource = 0;
 };

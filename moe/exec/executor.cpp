@@ -24,7 +24,7 @@ struct Executor::Impl {
   Mark pass;                       // events of a replayed pass
   std::atomic<int64_t> overruns{0};
   std::vector<std::unique_ptr<Stream>> lanes;           // null: a lane of another stage
-  std::vector<std::unique_ptr<RecordedWork>> recorded;  // by the binding's turn; empty: nothing is recorded
+  std::vector<std::unique_ptr<RecordedWork>> recorded;  // by pass variant; empty: nothing is recorded
   Timed timed = Timed::pass;                            // which times the recorded passes have
   RunTimes times;
 
@@ -42,7 +42,7 @@ struct Executor::Impl {
     return lane;
   }
 
-  // Replaces a task of the other phase: its end event follows the tasks that it waits for.
+  // Skips a task of the other phase: records its end event after the tasks that it waits for.
   void pass_over(const Task& task) { wait(task).record(end(task.id)); }
 
   void issue(const Task& task, Binding& binding, Pace pace) {
@@ -133,7 +133,8 @@ struct Executor::Impl {
     times.overruns = overruns;
   }
 
-  // A replay runs on the first lane, which is drained first, so the others' counts of overruns are complete then.
+  // Drains the lanes in order. A replay runs on the first one, so the others' overrun counts are complete once it is
+  // drained.
   void drain() noexcept {
     for (const auto& lane : lanes) {
       if (!lane) continue;
@@ -280,13 +281,14 @@ void check_issue_order(const Structure& structure) {
 std::vector<std::vector<int>> crossings_of(const Structure& structure) {
   check_issue_order(structure);
   const size_t lanes = structure.lanes.size();
-  // done_by[t][l]: the last task of lane l that is surely over when t is; last_on[l]: the last task of lane l so far.
+  // done_by[t][l]: the last task of lane l that must have ended when t ends; last_on[l]: the last task of lane l so
+  // far.
   std::vector<std::vector<int>> done_by(structure.tasks.size()), crossings(structure.tasks.size());
   std::vector<int> last_on(lanes, -1);
   for (const Task& task : structure.tasks) {
     std::vector<int> done(lanes, -1);
     if (last_on[task.lane] >= 0) done = done_by[last_on[task.lane]];
-    // Later ones first, since they imply more.
+    // Considers later tasks first, since their waits imply more of the others.
     std::vector<int> after = task.after;
     std::sort(after.rbegin(), after.rend());
     for (const int before : after) {

@@ -19,7 +19,7 @@ class EmptyWork final : public Binding {
   }
 };
 
-/// Launches an empty kernel in each task, because a recorded task would otherwise be nothing.
+/// Launches an empty kernel in each task, because a recorded task without a kernel would cost nothing.
 class EmptyKernels final : public Binding {
  public:
   void issue(const Task&, Stream& stream, Pace) override { launch_nothing(stream); }
@@ -62,7 +62,7 @@ Structure chunk_pipeline(int chunks) {
   return structure;
 }
 
-/// Makes one chain that changes lanes at every task.
+/// Makes a chain of tasks, each on another lane than the task before.
 Structure ping_pong(int tasks) {
   Structure structure;
   structure.lanes = {{.kind = LaneKind::compute, .queue = {}}, {.kind = LaneKind::inter, .queue = {}}};

@@ -23,7 +23,7 @@ constexpr std::array kDegrees{1, 2, 4};            // degrees at which tasks are
 constexpr int kUntimedSteps = 1, kTimedSteps = 2;  // steps of each plan
 constexpr size_t kTriedPlans = 3;
 
-// Returns the plan with every task after the one before it.
+// Returns the plan with each task made to wait for the task before it.
 Plan add_one_by_one(Plan plan) {
   auto structure = std::make_shared<Structure>(*plan.structure);
   for (Task& task : structure->tasks)
@@ -122,7 +122,7 @@ AutoPlan::AutoPlan(const LayerCase& shape, Communicator& world_comm, std::functi
         const LayerResult decided = LayerSearch().tune(*schedule, pricer, {.forward = degree, .backward = degree});
         Plan plan = build_plan(*schedule, shape_, decided.decision);
         if (runs_(plan)) plans_.push_back(add_one_by_one(std::move(plan)));
-      } catch (const Unsupported&) {  // not for this shape; other schedules cover its tasks
+      } catch (const Unsupported&) {  // the schedule does not support this shape; others cover its tasks
       }
     }
   require<BadInput>(!plans_.empty(), "MoELayer: found plan='auto' and a layer that no schedule runs, expected one");
@@ -142,7 +142,7 @@ bool AutoPlan::take(const std::vector<TaskTime>& tasks, double seconds) {
   return true;
 }
 
-// A collective's own time is that of the rank that came last, a computation's that of the slowest rank.
+// A collective's time without waiting is that of the rank that came last; a computation's is that of the slowest rank.
 void AutoPlan::gather(const std::vector<TaskTime>& tasks, double seconds) {
   std::vector<double> own;
   for (const TaskTime& time : tasks) own.push_back(time.end_s - time.start_s);
@@ -216,7 +216,7 @@ std::string AutoPlan::ranked_plans() {
       Plan plan = build_plan(schedule, shape_, result.decision);
       if (!runs_(plan)) continue;
       found.push_back({{plan.schedule, plan.degree_forward, plan.degree_backward, result.total_s()}, plan});
-    } catch (const Unsupported&) {  // not for this shape, or it has tasks that no plan ran
+    } catch (const Unsupported&) {  // unsupported shape, or tasks that no plan ran
     }
   }
   std::ranges::stable_sort(found, {}, [](const auto& each) { return each.first.predicted_s; });

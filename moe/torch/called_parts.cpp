@@ -77,7 +77,7 @@ struct CalledParameters {
     }
   }
 
-  /// Takes gradients in the order of `values`.
+  /// Stores or adds the gradients `found`, in the order of `values`.
   void take(std::span<const torch::Tensor> found, Into into) {
     require_equal(found.size(), gradients.size(), "gradients of Python's parameters");
     for (size_t i = 0; i < found.size(); ++i)
@@ -202,7 +202,7 @@ class CalledExperts final : public Expert {
     }
   }
 
-  // The chunk that overwrites need not have rows of every expert, so all gradients are cleared first.
+  // The first chunk, which overwrites gradients, may lack rows of some expert, so all gradients are cleared first.
   void begin_gradients(Into into) {
     if (into == Into::add) return;
     for (CalledParameters& expert : experts_)
@@ -238,7 +238,7 @@ class RowNumbers {
   }
   int64_t rows() const { return rows_; }
 
-  /// Returns the number of each pair's row, (tokens, choices); -1: no row here.
+  /// Returns the row number of each (token, choice) pair; -1: the row is not on this rank.
   torch::Tensor of_pairs(const Routing& routing) const {
     torch::Tensor numbers = torch::full({routing.tokens, routing.choices}, -1, torch::kLong);
     auto* number = numbers.data_ptr<int64_t>();
@@ -280,7 +280,7 @@ class RowNumbers {
   int64_t rows_ = 0;
 };
 
-/// An order that Python computes, both ways; autograd computes the transposes.
+/// An order and its inverse that Python computes; autograd computes their gradients.
 class CalledOrder final : public Order {
  public:
   explicit CalledOrder(int64_t layer) : layer_(layer) {}

@@ -31,7 +31,7 @@ TensorView with_axes(const Parameter& p, TensorView view) {
 
 bool is_here(TensorView view) { return view.device() == DeviceKind::cpu; }
 
-// Returns a tensor that shares the layer's memory, which is the CPU's; `owner`, if there is one, lives as long.
+// Returns a tensor that shares the layer's memory, which is the CPU's; it keeps `owner` alive.
 torch::Tensor shared(TensorView view, std::shared_ptr<void> owner = nullptr) {
   return torch::from_blob(
       view.data(), sizes_of(view), [owner = std::move(owner)](void*) {}, cpu::scalar_type(view.dtype()));
@@ -41,10 +41,10 @@ bool shares_memory(const torch::Tensor& tensor, TensorView view) {
   return tensor.defined() && tensor.data_ptr() == view.data();
 }
 
-// Likewise; `last` is the tensor of the previous call, which is used again if it still shares that memory.
+// As above, but returns `last`, the tensor of the previous call, if that still shares the memory.
 const torch::Tensor& shared(TensorView view, torch::Tensor& last, const std::shared_ptr<void>& owner = nullptr) {
   if (!shares_memory(last, view)) {
-    const c10::InferenceMode no_inference(false);  // tensors made in inference mode could not be written by others
+    const c10::InferenceMode no_inference(false);  // code outside inference mode cannot write to tensors made in it
     last = shared(view, owner);
   }
   return last;
@@ -80,8 +80,8 @@ void write(const torch::Tensor& from, TensorView to, MemorySpace& memory, torch:
   memory.from_host(packed.data_ptr(), to.data(), to.bytes());
 }
 
-// Gives all tensors that share a storage memory of their own, with the same values. The old memory lives as long, for
-// NumPy arrays that share it.
+// Moves a storage, with all tensors that share it, to new memory with the same values. The old memory lives as long as
+// the storage, for NumPy arrays that share it.
 void move_out(const torch::Storage& storage) {
   struct Moved {
     c10::DataPtr now, before;
@@ -156,8 +156,8 @@ struct MoeLayerModule::Runner {
   std::shared_ptr<std::recursive_mutex> mutex;         // held while computing; a checkpoint's backward calls forward
 };
 
-// Copies the weights' values into the layer. A weight with other memory is given the layer's; tensors that shared it
-// before keep their values.
+// Copies the weights' values into the layer. A weight with other memory then shares the layer's; tensors that shared
+// the layer's before keep their values.
 void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   require_equal<BadInput>(weights.size(), values.size(), "weights of the layer");
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -175,14 +175,14 @@ void MoeLayerModule::Runner::sync(const std::vector<torch::Tensor>& weights) {
   }
 }
 
-// If someone still holds a gradient of the last backward, it keeps its values.
+// Preserves the values of gradients of the last backward that are still referenced.
 void MoeLayerModule::Runner::keep_given() {
   for (const torch::Tensor& gradient : given_gradients)
     if (gradient.storage().use_count() > 1) move_out(gradient.storage());
   given_gradients.clear();
 }
 
-// Returns a weight's gradient, until the next backward in the layer's own memory if that is the CPU's.
+// Returns a weight's gradient. If the layer's memory is the CPU's, the tensor shares it until the next backward.
 torch::Tensor MoeLayerModule::Runner::gradient_for(size_t weight, TensorView gradient) {
   auto& [last, other] = gradients[weight];
   if (!shares_memory(last, gradient)) std::swap(last, other);
@@ -272,7 +272,7 @@ class MoeLayerModule::Backward : public torch::autograd::Node {
     std::vector<torch::Tensor> weights;
     for (const auto& weight : weights_) weights.push_back(weight.unpack(shared_from_this()));
     if (runner_->activations == forward_) return;
-    // A checkpoint (torch.utils.checkpoint) has just run it when it was asked for the saved tensors.
+    // If a checkpoint (torch.utils.checkpoint) is used, reading the saved tensors has just run the forward again.
     if (runner_->forwards == before + 1 && runner_->activations == runner_->forwards) return;
     const torch::NoGradGuard no_graph;
     runner_->forward(x, weights);

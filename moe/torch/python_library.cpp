@@ -42,7 +42,7 @@ auto in_python(Work&& work) {
   }
 }
 
-/// Returns how the ranks of a process group meet: in a store that torch serves.
+/// Returns the Launch of a process group's rank; the ranks meet in a store that torch serves.
 Launch launch_of(int64_t rank, int64_t ranks, const std::string& store, const std::string& run,
                  int64_t ranks_per_node) {
   LaunchFlags flags{static_cast<int>(rank), static_cast<int>(ranks), store, static_cast<int>(ranks_per_node)};
@@ -57,7 +57,7 @@ Launch launch_of(int64_t rank, int64_t ranks, const std::string& store, const st
 /// This process's rank among those of a process group.
 class Ranks : public torch::CustomClassHolder {
  public:
-  /// `store`: HOST:PORT, empty for one rank. `run`: distinguishes these ranks' keys from others' in the store.
+  /// `store`: HOST:PORT, empty for one rank. `run`: prefix of these ranks' keys in the store.
   Ranks(int64_t rank, int64_t ranks, const std::string& store, const std::string& run, int64_t ranks_per_node,
         double timeout_s)
       : world_(in_python([&] {
@@ -79,7 +79,7 @@ class Ranks : public torch::CustomClassHolder {
   std::vector<int64_t> experts(const std::string& options);
   LayerComms comms_of(const ParallelShape& parallel) { return comms_.find_or_split(world_comm(), parallel); }
 
-  /// Ends the other ranks, which would wait for work that this one refuses, unless all refuse it with the same text.
+  /// Ends the other ranks, which would wait for this one, unless all ranks refuse the work with the same text.
   void refuse(const std::string& why) {
     if (world_ == nullptr || world_->ranks() == 1 || !world_->failure().empty()) return;
     if (world_->every_rank_refuses(why) || !world_->failure().empty()) return;
@@ -108,13 +108,13 @@ bool has_attention(const TableReader& options) { return !options.has("attention"
 
 constexpr Limits kDegreeLimits{.min = 1, .max = 4096};
 
-/// With context parallelism, a caller would have to cut samples as ranks hold them.
+/// Refuses context parallelism, because callers would have to split samples as the ranks hold them.
 void require_whole_samples(const ParallelShape& parallel) {
   require<Unsupported>(parallel.cp == 1, "{}: found cp = {}, expected 1: MoELayer takes whole samples", kOptions,
                        parallel.cp);
 }
 
-/// Reads the plan: from a file, or of the layer and the schedule that the options name; nominal costs decide the
+/// Reads the plan from a file, or builds it from the layer and the schedule in the options; nominal costs decide the
 /// rest.
 Plan plan_of(const TableReader& options, const WorldTopology& topology) {
   if (options.has("plan")) {
@@ -198,8 +198,8 @@ void require_same_options(Communicator& world_comm, const LayerSeed& seed, RankL
                          line(all[rank]));
 }
 
-/// Replaces attention in a layer without it: h = x. Over MP each rank's part of the sum has its own tokens, which a
-/// residual alone already provides.
+/// Replaces attention in a layer without it: h = x. The outputs of MP ranks are summed, so each rank outputs only its
+/// own tokens; it outputs zeros if the layer has a residual, which adds x already.
 class NoAttention final : public Attention {
  public:
   explicit NoAttention(const RankShape& rank)
@@ -339,7 +339,7 @@ class PythonLayer : public torch::CustomClassHolder {
       weight.value().set_data(torch::empty({0}, weight.value().options()));
   }
 
-  // Returns whether a plan leaves a rank its weights and tokens, and calls the parts that Python computes.
+  // Returns whether a plan keeps the rank's weights and tokens as they are and calls the parts that Python computes.
   bool can_run(const Plan& plan, const RankShape& given) const {
     const RankShape rank = rank_shape(plan.shape, given.rank, plan.structure->flow);
     try {
@@ -351,8 +351,8 @@ class PythonLayer : public torch::CustomClassHolder {
            rank.hidden == given.hidden && rank.heads == given.heads;
   }
 
-  // Takes the times of the last step if the plan is not decided yet. Another plan's layer has other memory, into which
-  // the weights move with the next forward.
+  // Takes the times of the last step if the plan is not decided yet. A new plan gets a new layer, and the next forward
+  // moves the weights into that layer's memory.
   void next_plan(const std::vector<torch::Tensor>& weights) {
     if (!auto_ || module_->backwards() == taken_) return;
     taken_ = module_->backwards();
@@ -369,8 +369,7 @@ class PythonLayer : public torch::CustomClassHolder {
   c10::intrusive_ptr<Ranks> ranks_;
   std::unique_ptr<MoeLayerModule> module_;
   std::shared_ptr<std::recursive_mutex> mutex_ = std::make_shared<std::recursive_mutex>();
-  std::shared_ptr<bool> keeps_graphs_ =
-      std::make_shared<bool>(true);  // as needed by a backward that runs a forward again
+  std::shared_ptr<bool> keeps_graphs_ = std::make_shared<bool>(true);  // true for a backward that runs a forward again
   std::vector<std::string> names_;
   std::vector<torch::Tensor> weights_, likes_;  // weights until they are handed over; tensors of their shapes and types
   torch::Tensor input_;                         // has the input's shape and type
@@ -390,11 +389,11 @@ class PythonLayer : public torch::CustomClassHolder {
 TORCH_LIBRARY(moetune, library) {
   using moe::PythonLayer;
   using moe::Ranks;
-  // Python implements these: choices and weights of a gate's tokens, computed with `parameters`; the gradients of the
-  // gate's hidden states and parameters.
+  // Operators that Python implements. A gate's choices and weights, computed with `parameters`; the gradients of its
+  // hidden states and parameters.
   library.def("gate_forward(int layer, Tensor hidden, Tensor[] parameters, bool keeps) -> (Tensor, Tensor)");
   library.def("gate_backward(int layer, Tensor d_weights) -> Tensor[]");
-  // And these: a call before a forward; the outputs of an expert's rows, the first of which is number `first`; the
+  // Experts: a call before a forward; the outputs of an expert's rows, the first of which is number `first`; the
   // gradients of these rows, if `inputs`, and after them of the parameters, if `weights`.
   library.def("experts_begin(int layer) -> ()");
   library.def(
@@ -406,7 +405,7 @@ TORCH_LIBRARY(moetune, library) {
   library.def("order(int layer, Tensor tokens, Tensor numbers, int rows, Tensor? d_rows) -> Tensor");
   // The output from rows; with `d_output`, the gradients of rows and weights instead.
   library.def("i_order(int layer, Tensor rows, Tensor numbers, Tensor weights, Tensor? d_output) -> Tensor[]");
-  // Block i of `send` to rank ranks[i], and block i of `receive` from it.
+  // Sends block i of `send` to rank ranks[i], and receives block i of `receive` from it.
   library.def("exchange(int layer, Tensor[] send, Tensor[] receive, int[] ranks) -> ()");
   // A point of a hook, which may change the rows.
   library.def("hook(int layer, str point, str phase, Tensor rows) -> ()");

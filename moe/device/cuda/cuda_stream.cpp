@@ -37,7 +37,7 @@ void CudaEvent::prepare_mark() {
   MOE_CHECK_CUDA(cudaEventCreateWithFlags(&noted_, cudaEventDisableTiming));
 }
 
-// Streams that wait for the record also wait for the note of its time, so that no task seems to begin before it.
+// Streams that wait for the record also wait until its time is stored, so that no task seems to begin before that time.
 void CudaEvent::record_in(const Recording& recording, cudaStream_t stream) {
   if (!captured_) MOE_CHECK_CUDA(cudaEventCreateWithFlags(&captured_, cudaEventDisableTiming));
   if (recording.timed.contains(this))

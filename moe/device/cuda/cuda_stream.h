@@ -24,13 +24,14 @@ class CudaEvent final : public Event {
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
 
-  /// Returns a time whose error is at most gpu.clock().error_s() plus a few parts in a million of its age when the
-  /// stream was synchronised.
+  /// Returns the event's time. Its error is at most gpu.clock().error_s() plus a few millionths of the time from the
+  /// event to the stream's synchronisation.
   double seconds() const override { return gpu_->clock().seconds(reached_); }
 
  private:
   friend class CudaStream;
-  /// At the first mark, makes the place where the GPU stores the time of the last mark, and the event that says it did.
+  /// At the first mark, makes the memory in which the GPU stores the time of the last mark, and the event that follows
+  /// the store.
   void prepare_mark();
   /// Makes this an event of a recording: its waits see only this record.
   void record_in(const Recording& recording, cudaStream_t stream);
@@ -43,8 +44,8 @@ class CudaEvent final : public Event {
   bool marked_ = false;  // whether the last record was by mark()
 };
 
-/// A stream that gives the GPU everything at once, on the calling thread. What throws there, and what CUDA refuses,
-/// fails the stream. A kernel that went wrong fails the whole GPU for this process; synchronize() finds that out.
+/// A stream that queues all work on the GPU at once, on the calling thread. Exceptions of that work and errors of CUDA
+/// calls fail the stream. A failed kernel makes the GPU unusable for this process; synchronize() reports it.
 class CudaStream final : public Stream {
  public:
   CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency);
@@ -69,7 +70,7 @@ class CudaStream final : public Stream {
   /// Sets the recording that the stream records into while CUDA captures it; null ends that.
   void set_recording(const Recording* recording) { recording_ = recording; }
   bool recording() const { return recording_ != nullptr; }
-  /// Returns the failure that other code sets if it finds that work queued here has failed.
+  /// Returns the Failure of this stream; code that detects failed work on the stream, such as NCCL's watcher, sets it.
   const std::shared_ptr<Failure>& failure() const { return failure_; }
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// One GPU as this process uses it. Everything made on it shares its ownership, so it outlives all of that.
+// This process's context of one GPU. Streams, events and memory made on it share its ownership, so it outlives them.
 #include <cstdint>
 #include <cuda_runtime.h>
 #include <memory>

@@ -17,8 +17,8 @@ void load_kernels();
 void launch_nothing(cudaStream_t stream);
 /// Writes the GPU's global timer, nanoseconds, to device memory.
 void launch_stamp(uint64_t* at, cudaStream_t stream);
-/// Spins until the global timer reads *since + at_least_ns. If that is past at the start, adds 1 to *overruns (mapped
-/// host memory, or null) and ends. It waits for nothing but time.
+/// Spins until the global timer reads *since + at_least_ns. If that time is past at the start, adds 1 to *overruns
+/// (mapped host memory, or null) and ends.
 void launch_hold(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns, cudaStream_t stream);
 /// Does copies, all in memory that the GPU can access.
 void launch_copies(std::span<const Copy> copies, cudaStream_t stream);

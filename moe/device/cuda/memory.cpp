@@ -8,7 +8,7 @@
 namespace moe::cuda {
 namespace {
 
-// Keeps the number of its GPU: a layer's threads come and go, and each starts with GPU 0 as its current one.
+// Stores the number of its GPU, because each new thread of a layer starts with GPU 0 as its current GPU.
 class DeviceMemory final : public MemorySpace {
  public:
   DeviceMemory() { MOE_CHECK_CUDA(cudaGetDevice(&gpu_)); }

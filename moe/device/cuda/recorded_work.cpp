@@ -41,7 +41,7 @@ class Capture {
   Capture& operator=(const Capture&) = delete;
 
   void begin() {
-    // The mode forbids only this thread what would break a capture; other threads go on as they are.
+    // This mode forbids calls that would break a capture in this thread only; other threads are not restricted.
     MOE_CHECK_CUDA(cudaStreamBeginCapture(first(), cudaStreamCaptureModeThreadLocal));
     begun_ = true;
     MOE_CHECK_CUDA(cudaEventRecord(between_.handle, first()));
@@ -56,7 +56,7 @@ class Capture {
  private:
   cudaStream_t first() const { return lanes_.front()->native(); }
 
-  // Joins the lanes into the first. If a join fails, so does the end of the capture, which says why.
+  // Joins the lanes into the first. If a join fails, ending the capture fails too and returns the error.
   cudaError_t end(Graph& graph) {
     begun_ = false;
     for (CudaStream* lane : lanes_) {

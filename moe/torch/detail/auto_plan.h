@@ -25,7 +25,7 @@ class AutoPlan {
   const Plan& plan() const { return plans_.at(current_); }
   bool is_decided() const { return state_ == State::decided; }
   /// Takes the times of a step under plan() on this rank: those of its tasks, and of the whole step. Returns whether
-  /// plan() is a different plan now, which it is on all ranks or none.
+  /// plan() has changed; it changes on all ranks or on none.
   bool take(const std::vector<TaskTime>& tasks, double seconds);
   /// Returns the steps so far, the rows with the mean seconds of a task at each degree, and the schedules by their
   /// predicted seconds, with the measured seconds of schedules that ran.

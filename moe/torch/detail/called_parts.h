@@ -12,9 +12,9 @@
 
 namespace moe {
 
-/// Throws ValueError (TypeError for its element type) unless a tensor has the layout of the layer's own.
+/// Throws ValueError unless `tensor` has the layout of the layer's tensor `own`; TypeError if the element types differ.
 void require_like(std::string_view name, const torch::Tensor& tensor, const torch::Tensor& own);
-/// Returns a tensor of rows in the layer's memory; `owner`, if there is one, lives as long.
+/// Returns a tensor that shares the layer's memory of `rows`; it keeps `owner` alive.
 torch::Tensor tensor_of(TensorView rows, std::shared_ptr<void> owner = nullptr);
 
 /// The parts of a layer that Python computes: those of "gate", "experts", "order", "dispatcher" and "hook" in `parts`;
@@ -28,10 +28,10 @@ struct PythonParts {
   bool has(std::string_view part) const;
 };
 
-/// Throws BadInput naming the part that such a layer or schedule cannot have.
+/// Throws BadInput naming a part that Python cannot compute in this layer or schedule.
 void check_called_parts(const Plan& plan, const PythonParts& python);
-/// Sets these parts in a layer that runs the plan. `world_comm`: all ranks, which call this together. `keeps`: whether
-/// graphs are kept for a backward. Throws what check_called_parts() does.
+/// Sets these parts in a layer that runs the plan. All ranks of `world_comm` call this together. `*keeps`: whether
+/// autograd graphs are kept for a backward. Throws what check_called_parts() does.
 void set_called_parts(const std::shared_ptr<MoeLayer>& layer, const Plan& plan, const PythonParts& python,
                       Communicator& world_comm, const std::shared_ptr<bool>& keeps);
 
