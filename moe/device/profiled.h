@@ -1,5 +1,5 @@
 #pragma once
-// Named ranges in the traces of profilers (Nsight Systems, Nsight Compute). They do nothing in a build without CUDA.
+// Scopes that profilers (Nsight Systems, Nsight Compute) name or record. They do nothing in a build without CUDA.
 #include <string>
 
 namespace moe {

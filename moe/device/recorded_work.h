@@ -9,7 +9,7 @@
 
 namespace moe {
 
-/// Recorded work. The lanes, the events, and the memory that the work uses outlive it.
+/// Recorded work. The lanes, the events and the memory that it uses must outlive it.
 class RecordedWork {
  public:
   virtual ~RecordedWork() = default;
@@ -18,8 +18,8 @@ class RecordedWork {
   virtual void run() = 0;
 };
 
-/// Records what `issue` enqueues on the lanes, which are idle, without running it. Of the events that are recorded
-/// meanwhile, only those in `timed` have a time after a replay; the others only order the lanes, and cost nothing.
+/// Records the work that `issue` enqueues on the lanes, without running it. The lanes must be idle. Of the events
+/// recorded by `issue`, only those in `timed` have a time after a replay; the others only order the lanes, at no cost.
 /// Holds still count overruns, as long as their lane exists. `issue` may wait for events that it recorded, but for
 /// nothing on the host; everything that a first run makes (memory, kernels, marks) must exist, so run the work once
 /// before. Throws Unsupported if the lanes are not a GPU's or `issue` waits for other work, RankFailure if CUDA

@@ -50,7 +50,7 @@ class GlooCommunicator final : public Communicator {
   GlooCommunicator(std::shared_ptr<State> state, std::shared_ptr<Group> group)
       : state_(std::move(state)), group_(std::move(group)), exceptions_(std::uncaught_exceptions()) {}
 
-  /// Keeps the connections open while an exception passes: the others must be able to read why before they close.
+  /// Keeps the connections open during stack unwinding, so that the others can read the reason before they close.
   ~GlooCommunicator() override {
     if (std::uncaught_exceptions() > exceptions_) state_->keep_group(group_);
   }

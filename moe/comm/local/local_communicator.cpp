@@ -97,7 +97,7 @@ class QueuedOperation {
   }
 
   const Place place_;
-  Rendezvous& rendezvous_;  // of the group
+  Rendezvous& rendezvous_;  // part of the group, which place_ keeps alive
   const int member_;
   Operation operation_;
   bool ran_ = false;

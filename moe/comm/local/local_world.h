@@ -1,8 +1,8 @@
 #pragma once
-// Ranks as threads of one process: they exchange pointers, then copy. The embedded default, and the transport of the
-// emulated cluster: with a Pace, an operation starts when its last rank arrives and ends at_least_s later on all ranks
-// (if their paces differ, the longest counts); with a pacer (on all ranks or on none), the pacer decides the end. A
-// rank whose copies end later than that counts an overrun.
+// Ranks as threads of one process: they exchange pointers, then copy. The default for embedding, and the transport of
+// the emulated cluster: with a Pace, an operation starts when its last rank arrives and ends at_least_s later on all
+// ranks (if their paces differ, the longest counts); with a pacer (on all ranks or on none), the pacer decides the end.
+// A rank whose copies end later than that counts an overrun.
 //
 // Buffers lie in the host's memory or, with streams of a GPU, in that GPU's, the same for all ranks. With a GPU, the
 // ranks' threads meet while they issue (all issue in the same order), and their streams wait for each other's events:

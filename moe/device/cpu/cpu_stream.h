@@ -11,7 +11,7 @@
 
 namespace moe::cpu {
 
-/// An event that counts its records: the n-th one issued is reached once the bell has rung n times.
+/// An event that counts its records: its n-th record is reached once the bell has rung n times.
 class CpuEvent final : public Event {
  public:
   double seconds() const override { return seconds_.load(std::memory_order_relaxed); }

@@ -1,13 +1,13 @@
 #pragma once
-// A bell on which threads of one process wait: they sleep in the kernel until somebody rings.
+// A bell on which threads of one process wait: they sleep in the kernel until another thread rings.
 //
 // Idea: an event count on a futex (see futex(2)). A sleeper reads the count, checks its condition, and sleeps only if
 // the count is still the same. Invariant: a ring changes the word, so no ring is lost between a sleeper's check and its
 // sleep.
 //
-// Waiting never spins: with more threads than cores that takes the core from whoever is waited for (10,000 pauses made
-// a paced run of 4 ranks on 2 cores four times as late). Nor does it yield: that makes collectives on an idle machine
-// three times as fast, but beside one busy process every yield costs milliseconds.
+// Waiting never spins: with more threads than cores, spinning takes the core from the thread that should ring (10,000
+// pauses made a paced run of 4 ranks on 2 cores four times as late). Nor does it yield: yielding makes collectives on
+// an idle machine three times as fast, but if another process is busy, every yield costs milliseconds.
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -41,7 +41,7 @@ class Doorbell {
  private:
   void sleep_while(uint32_t seen, double deadline_s) noexcept;
 
-  // Bit 0 says that somebody sleeps; the bits above count the rings.
+  // Bit 0 is set while threads sleep; the bits above count the rings.
   std::atomic<uint32_t> word_{0};
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-// The allocator of all of the host's blocks.
+// The allocator of all memory blocks of the host.
 #include "moe/device/memory.h"
 
 namespace moe::cpu {

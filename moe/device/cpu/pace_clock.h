@@ -1,6 +1,6 @@
 #pragma once
-// The time of a stream whose work is paced: the moment at which the stream should have reached its present point, by
-// its own paces and those of the streams that it waited for.
+// The time of a stream whose work is paced: the moment at which the stream should have reached its present point, given
+// its paces and those of the streams that it waited for.
 //
 // Idea: a thread that sleeps until a moment wakes 20 to 110 us late. If the next pace counted from the wake-up, a pass
 // would be late by that much for every task of its longest chain. A pace therefore counts from the planned moment, so

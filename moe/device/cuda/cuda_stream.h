@@ -85,10 +85,10 @@ class CudaStream final : public Stream {
   const Recording* recording_ = nullptr;
 
   std::mutex mutex_;  // guards all below
-  /// Counter i of the mapped memory counts for *counted_[i], which the GPU can't reach.
+  /// Counter i in mapped memory counts on behalf of *counted_[i], which the GPU can't access.
   std::vector<std::atomic<int64_t>*> counted_;
   Memory counters_;
-  size_t kept_ = 0;  // the first kept_ counters belong to a recording for good
+  size_t kept_ = 0;  // counters [0, kept_) belong to recordings for good
 };
 
 }  // namespace moe::cuda

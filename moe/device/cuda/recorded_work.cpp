@@ -24,7 +24,8 @@ CudaStream& on_gpu(Stream& stream) {
   return *found;
 }
 
-/// A capture of the first lane, from which the others are forked. The destructor ends a capture that finish() did not.
+/// A capture of the first lane, from which the others are forked. The destructor ends the capture if finish() was not
+/// called.
 class Capture {
  public:
   Capture(std::vector<CudaStream*> lanes, std::span<Event* const> timed)

@@ -17,8 +17,9 @@ void require_like(std::string_view name, const torch::Tensor& tensor, const torc
 /// Returns a tensor that shares the layer's memory of `rows`; it keeps `owner` alive.
 torch::Tensor tensor_of(TensorView rows, std::shared_ptr<void> owner = nullptr);
 
-/// The parts of a layer that Python computes: those of "gate", "experts", "order", "dispatcher" and "hook" in `parts`;
-/// and their parameters: the gate's, named "gate/...", and those of the experts that this rank holds, "experts/E/...".
+/// The parts of a layer that Python computes: `parts` is a subset of "gate", "experts", "order", "dispatcher" and
+/// "hook". `weights` are their parameters: the gate's, named "gate/...", and those of this rank's experts,
+/// "experts/E/...".
 struct PythonParts {
   int64_t layer = 0;
   std::vector<std::string> parts;

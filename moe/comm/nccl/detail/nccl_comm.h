@@ -17,9 +17,9 @@ namespace moe::nccl {
 /// operations that wait for a dead rank. Thread-safe.
 class Comm {
  public:
-  /// `name`: the name of the rank in errors.
+  /// `name` identifies the rank in errors.
   Comm(std::string name, double timeout_s) : name_(std::move(name)), timeout_s_(timeout_s) {}
-  /// Flushes what was issued; aborts if that takes longer than the timeout.
+  /// Waits until issued operations have ended; aborts them if that takes longer than the timeout.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
