@@ -37,7 +37,7 @@ class World {
   virtual std::unique_ptr<Communicator> communicator(int rank) = 0;
   /// Runs body(rank) on one thread for each rank of local_ranks(), and joins them. The first exception ends the other
   /// ranks with RankFailure and is rethrown. If every process throws the same Unsupported, the run goes on and each
-  /// process rethrows it: a plan that one process can't run, none can.
+  /// process rethrows it, because a plan that can't run on one process can't run on any.
   virtual void run(const std::function<void(int rank)>& body) = 0;
 };
 

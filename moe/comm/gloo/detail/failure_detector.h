@@ -23,7 +23,7 @@ class FailureDetector {
  public:
   /// An operation of this rank that waits for a peer.
   struct Wait {
-    const void* group = nullptr;  // the operation's group; each group runs one operation at a time
+    const void* group = nullptr;  // identifies the operation: its group, or the count of groups that connect
     uint64_t progress = 0;
     int peer = -1;  // rank of the world, or kConnecting
   };
