@@ -48,7 +48,7 @@ struct Gemms {
       if (wrong.count > 0) return wrong;
     return {};
   }
-  int first;  // number of GEMMs before the activation
+  int first;  // number of GEMMs before the activation: 1, or 2 for gated experts
   Tensor x, hidden, w1, w2, y, d_x, d_w1, d_w2;
 };
 

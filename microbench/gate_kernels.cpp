@@ -65,7 +65,7 @@ class GateBench {
   static void note(std::string line, measure::WrongElements& wrong) {
     if (wrong.count++ == 0) wrong.first = std::move(line);
   }
-  // Compares a tensor, without the weights of dropped pairs, which are undefined.
+  // Compares a tensor with the reference, except weights of dropped pairs, which are undefined.
   void compare(std::string_view what, TensorView found, const std::vector<double>& expected, double size,
                measure::WrongElements& wrong) const {
     const double tolerance = tolerance_of(DType::float32) * std::max(norm_of(expected), size);
@@ -99,7 +99,7 @@ void gate_kernels(const KernelSizes& sizes, const KernelGroup& group) {
     kernel.run = [&] { gate.run(); };
     kernel.check = [&] { return gate.wrong(); };
     kernel.written = gate.written();
-    // Scales `of`, the time of `expert_rows`, to all rows of all experts.
+    // Factor from `of`, the seconds of one expert with `expert_rows` rows, to the seconds of all experts.
     const double times = static_cast<double>(rank.rows * sizes.experts) / static_cast<double>(sizes.expert_rows);
     kernel.bound = {"the experts' time", {}, [times](double seconds, double of) { return seconds / (of * times); }};
     for (const char* phase : {"forward", "backward"})

@@ -71,7 +71,7 @@ int report_kernels(std::span<const CaseRecord> records, const std::string& path,
 
 int run_kernel_bench(const MicrobenchOptions& options) {
   const bool of_gpu = options.device == DeviceKind::cuda;
-  if (of_gpu) make_device(DeviceKind::cuda);  // throws with the reason if there is none
+  if (of_gpu) make_device(DeviceKind::cuda);  // throws with the reason if no GPU is usable
   const std::string path = commands::records_path(options.out, "microbench", of_gpu ? "kernels-cuda" : "kernels");
   RecordWriter writer(path, {options.invocation, {}, of_gpu ? commands::gpu_fields(0) : Fields()});
   measure::KernelBench bench(writer, options.repetitions);

@@ -1,5 +1,5 @@
 #pragma once
-// `microbench --kernels`: the speed of the layer's own kernels on one thread or a GPU, beside their bounds.
+// `microbench --kernels`: compares the speed of moetune's own kernels, on one thread or a GPU, with upper bounds.
 #include <span>
 #include <string>
 
@@ -8,10 +8,11 @@
 
 namespace moe::microbench {
 
-/// Checks, then times every kernel, into records; prints them. Returns 3 if a kernel is wrong, else 0.
+/// Checks and times every kernel, writes the records and prints them. Returns 3 if a kernel's result is wrong, else 0.
 int run_kernel_bench(const MicrobenchOptions& options);
 
-/// Prints records of kernels and returns the exit code. Throws WrongResult afterwards if a kernel is wrong.
+/// Prints records of kernels, then returns the exit code. Throws WrongResult after printing if a kernel's result is
+/// wrong.
 int report_kernels(std::span<const CaseRecord> records, const std::string& path, bool json);
 
 }  // namespace moe::microbench

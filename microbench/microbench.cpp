@@ -17,7 +17,7 @@
 namespace moe::microbench {
 namespace {
 
-// Returns whether modules are asked for and times of a GPU, which are those of the tasks of whole layers.
+// Returns whether --modules is given and ranks run on a GPU, where modules are timed as the tasks of whole layers.
 bool times_tasks(const MicrobenchOptions& options, const commands::Target& target) {
   if (options.modules.empty()) return false;
   if (!options.ops.empty() && std::ranges::find(options.ops, name_of(Op::module)) == options.ops.end()) return false;
@@ -31,7 +31,7 @@ bool times_tasks(const MicrobenchOptions& options, const commands::Target& targe
   return true;
 }
 
-// Reads names separated by commas, or all; each must be one of the registries'.
+// Reads the value of --modules: registered names separated by commas, or "all".
 std::vector<std::string> modules_of(const std::string& asked) {
   auto known = measure::registered_modules();
   if (asked == "all") return known;
@@ -45,7 +45,7 @@ std::vector<std::string> modules_of(const std::string& asked) {
   return names;
 }
 
-// Takes what --op names: ops, or dispatchers that make an alltoall of others.
+// Adds the names of --op to the request: ops, or dispatchers that compose an AlltoAll of other collectives.
 void take_ops(const std::vector<std::string>& names, commands::OpRequest& request) {
   const std::vector<std::string_view> algorithms = moe::algorithms();
   for (const std::string& name : names) {
@@ -77,7 +77,7 @@ commands::OpRequest request_of(const MicrobenchOptions& options, const commands:
   return request;
 }
 
-// Measures the tasks of the layers that --modules stands for on a GPU, one rank alone.
+// Measures the tasks of the layers that --modules selects on a GPU, with a single rank.
 std::vector<CaseRecord> measure_modules(const MicrobenchOptions& options, const commands::Target& target,
                                         const std::vector<commands::LayerJob>& jobs, RecordWriter& writer,
                                         const std::function<void(double share)>& progress) {
@@ -105,7 +105,7 @@ CaseRecord record_of(const MeasuredOverhead& o) {
   return record;
 }
 
-/// Measures threads on the CPU and, if there is one, on a GPU.
+/// Measures the overheads of ranks that are threads, on the CPU and, if a GPU exists, on the GPU.
 std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   std::vector<MeasuredOverhead> all;
   set_cuda_connections();
@@ -120,7 +120,7 @@ std::vector<MeasuredOverhead> measure_overheads(RecordWriter& writer) {
   return all;
 }
 
-/// Reads the overheads of processes from the record of measure_ops: of each one's lanes, in the slowest process.
+/// Reads the overheads between the lanes of a process, in the slowest process, from the record of measure_ops.
 std::vector<MeasuredOverhead> read_overheads(const std::vector<CaseRecord>& records, DeviceKind device) {
   for (const CaseRecord& record : records)
     if (record.key == "overhead") {

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `microbench`: times ops, or the layer's own kernels, into records.
+// The verb `microbench`: times ops, or the layer's own kernels, and writes records of the times.
 #include <string>
 
 #include "commands/shared/run_options.h"
@@ -15,16 +15,16 @@ namespace moe::microbench {
 struct MicrobenchOptions : commands::RunOptions {
   std::string cluster{commands::kDefaultCluster};
   int repetitions = 5;
-  // Their flags have one letter, as in nccl-tests.
-  std::vector<std::string> ops;                          // empty: all ops, slowdowns between lanes, overheads
-  int64_t min_bytes = 0, max_bytes = 0, step_bytes = 0;  // sizes of collectives; max_bytes 0: FSMoE's sizes
+  // The flags of the sizes, iterations, warm-ups, check and type have one letter, as in nccl-tests.
+  std::vector<std::string> ops;  // ops to time; empty: all ops, slowdowns between lanes, and overheads
+  int64_t min_bytes = 0, max_bytes = 0, step_bytes = 0;  // range of collectives' sizes; max_bytes 0: FSMoE's sizes
   double step_factor = 2;
-  int iterations = 0, warm_ups = 1;  // runs of an op in one sample (0: chosen), and before the samples
+  int iterations = 0, warm_ups = 1;  // runs of an op in one sample (0: automatic), and untimed runs before the samples
   int check = 1;
   std::string dtype = "float32";
-  std::string modules;   // NAME[,NAME] or all: sub-modules of a layer, timed too, on the host; on a GPU of models
-  std::string out;       // records; empty: results/microbench-CLUSTER.jsonl
-  bool kernels = false;  // the layer's own kernels beside their bounds, and nothing else
+  std::string modules;   // NAME[,NAME] or all: on a CPU sub-modules of a layer, on a GPU models, which are timed too
+  std::string out;       // file of the records; empty: results/microbench-CLUSTER.jsonl
+  bool kernels = false;  // times only the layer's own kernels and their bounds
   bool json = false;
   Invocation invocation;
 };

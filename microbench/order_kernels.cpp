@@ -24,7 +24,7 @@ struct Routed {
     find_gate(gate).make({rank, {}})->forward(hidden, routing);
   }
 
-  // Adds the four maps, with the bytes of the rows that each one reads and writes.
+  // Appends the kernels of the four maps to `to`, with the bytes of the rows that each map reads and writes.
   void add(std::string_view name, Order& order, std::vector<measure::Kernel>& to) {
     const double row = static_cast<double>(hidden.view().size(1) * bytes_of(DType::float32));
     const double own = static_cast<double>(routing.tokens) * row;

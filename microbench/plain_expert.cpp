@@ -26,7 +26,7 @@ void compare(const measure::SumCheck& check, const Place& found, const measure::
 
 }  // namespace
 
-// One number of H: the activation's inputs (x w1 and x w3), and the gradient of its output.
+// The values at one row and one index of H: the activation's inputs (x w1 and x w3), and the gradient of its output.
 struct PlainExpert::Hidden {
   bool gated = false;
   measure::ExactSum in, gate, d_out;
@@ -49,7 +49,7 @@ PlainExpert::PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix
   if (gated_) w3_ = weights_.at(std::string(kW3)).value;
 }
 
-// Returns the tolerance of a sum. With 16 bits, every term was rounded before it was added in float32.
+// Returns the tolerance of a sum. In 16-bit layers, each term was rounded before it was added in float32.
 measure::SumCheck PlainExpert::check_of(std::string what, int64_t terms) const {
   return {std::move(what), bytes_of(stored_) < 4 ? 0 : terms, stored_, stored_};
 }
@@ -110,7 +110,7 @@ measure::WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
   check_input_gradient(d_x, wrong);
   for (const int64_t h : measure::spread_over(w2_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_column(h);
-    // sums over the rows of `of` (rows, M) times a number of H: a column of w1's and w3's gradient, a row of w2's
+    // Checks index h of a gradient, a column for w1 and w3, a row for w2: sums of `of` (rows, M) times `by` over rows.
     const auto check = [&](std::string_view name, const Matrix& of, auto by) {
       const Matrix& found = weights_.at(std::string(name)).gradient;
       for (int64_t m = 0; m < x_.cols; ++m) {

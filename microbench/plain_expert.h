@@ -1,5 +1,5 @@
 #pragma once
-// The reference for experts: one expert by its defining loops, at some rows and some indices of H.
+// The reference for experts: computes one expert by the loops of its definition, at some rows and some indices of H.
 #include <map>
 #include <string>
 #include <vector>
@@ -10,12 +10,12 @@ namespace moe::microbench {
 
 class PlainExpert {
  public:
-  /// Computes in the host's memory, in float32.
+  /// A weight and its gradient, float32 in the host's memory.
   struct Weight {
     Matrix value, gradient;
   };
-  /// `weights`: one expert's w1, w2 and, if it is gated, w3, by name (parameter.h). `x`, `d_y`: its input and its
-  /// output's gradient (rows, M). `stored`: the type of its results and of its intermediate values.
+  /// `weights`: w1, w2 and, for a gated expert, w3 of one expert, by name (parameter.h). `x`, `d_y`: the expert's input
+  /// and the gradient of its output, both (rows, M). `stored`: the type of its results and intermediate values.
   PlainExpert(std::map<std::string, Weight> weights, Matrix x, Matrix d_y, DType stored = DType::float32);
 
   measure::WrongElements wrong_output(const Matrix& found) const;

@@ -44,7 +44,8 @@ std::string algorithm_of(const CaseRecord& record) {
   return " " + text_of(record, "algorithm");
 }
 
-// Returns the bandwidths as nccl-tests shows them: of the volume (algbw), and of a link's share (busbw).
+// Returns the table of bandwidths as nccl-tests defines them: volume over time (algbw), bytes on a link over time
+// (busbw).
 std::string collectives_table(const std::vector<CaseRecord>& records, bool check) {
   Table table({"op", "ranks", "size B", "count", "type", "time us", "spread", "algbw GB/s", "busbw GB/s", "#wrong",
                "over modelled"});
@@ -92,7 +93,7 @@ std::string compute_table(const std::vector<CaseRecord>& records) {
   return table.empty() ? "" : fmt::format("\n{}", table.text());
 }
 
-// Shows what layers' tasks took on a GPU: a module in each phase, by layer and degree.
+// Returns the times of layers' tasks on a GPU: one row for each module and phase of a layer at one degree.
 std::string tasks_table(const std::vector<CaseRecord>& records) {
   Table table({"task", "phase", "type", "of", "time us", "rate"});
   for (const CaseRecord& record : records) {

@@ -17,10 +17,10 @@ struct MeasuredOverhead {
 };
 
 struct MicrobenchResults {
-  std::string cluster, place;  // place of the Target
+  std::string cluster, place;  // place: that of the Target
   bool emulated = false;
   std::string backend, records_path;
-  bool checked = true;              // true: elements were compared
+  bool checked = true;              // true: the elements of results were compared with the expected ones
   std::vector<CaseRecord> records;  // of ops, slowdowns and overlaps, in the order of the tables
   std::vector<MeasuredOverhead> overheads;
 };
@@ -30,7 +30,8 @@ std::string text_of(const MicrobenchResults& results);
 /// Returns one document: cluster, backend, records, `ops` and `overhead`.
 std::string json_of(const MicrobenchResults& results);
 
-/// Sorts records, which were measured in turns, by series and ascending size; those without an op come last, in order.
+/// Sorts records, which were measured in turns, by series and ascending size. Records without an op come last and keep
+/// their order.
 void sort_by_series(std::vector<CaseRecord>& records);
 
 }  // namespace moe::microbench

@@ -1,4 +1,4 @@
-// Expected results of the maps between tokens and rows by their definitions, and random inputs for them.
+// Checks of the maps between tokens and rows by the maps' definitions, and random inputs for the maps.
 #include <algorithm>
 #include <optional>
 
@@ -10,13 +10,14 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kColumns = 256, kMixedColumns = 16, kPairs = 4096;
-constexpr int64_t kDrawn = 999983;  // count of drawn numbers; a prime, so that rows of a tensor differ
+constexpr int64_t kDrawn =
+    999983;  // count of random numbers before they repeat; a prime, so that rows of a tensor differ
 
 std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
   return measure::spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
 }
 
-// Returns the index of a pair's row; none for a dropped pair.
+// Returns the offset, in elements, of a pair's row in the rows; none for a dropped pair.
 std::optional<int64_t> place_of(const RoutedRows& routed, int64_t pair) {
   if (routed.routing.row[pair] == Routing::kDropped) return {};
   const auto group = static_cast<int>(routed.routing.group_of(pair / routed.routing.choices));

@@ -14,7 +14,7 @@ constexpr int64_t kTensorBytes = 128 << 20;  // larger than every L2 cache
 constexpr int64_t kSeq = 2048;               // length of attention's scores, and the width of a row
 constexpr double kEpsilon = 1e-5;
 
-// The tensors that ops read and write, in rows of kSeq: all rows on a GPU, or some of them on the host.
+// The tensors that ops read and write, in rows of kSeq numbers: all rows on a GPU, or some of them on the host.
 struct Operands {
   TensorView a, b, d;     // inputs
   TensorView p;           // input: softmaxes of causal scores
@@ -34,8 +34,8 @@ void add_up(Math& math, const Operands& o, void* stream) {
     move_on_host({.copies = {}, .sum = sum});
 }
 
-// An op of a layer's dense math: the least number of tensors that it reads and writes, and its outputs. `from`: the
-// initial value of `out`, if the op works in place.
+// An op of a layer's dense part: the least number of tensors that it must read and write, and its outputs. `from`: the
+// initial value of `out` if the op works in place.
 struct Op {
   std::string_view name;
   double tensors;
@@ -44,7 +44,7 @@ struct Op {
   TensorView Operands::*also = nullptr;  // second output, beside `out`
 };
 
-// Of causal scores half is read: entries of a row behind its own index are 0.
+// Only half of the causal scores is read, because the entries of row i after index i are 0.
 const Op kOps[] = {
     {"copy of rows", 2, [](Math& m, const Operands& o, void*) { m.assign(o.a, o.out); }},
     {"gelu", 2, [](Math& m, const Operands& o, void*) { m.gelu(o.a, o.out); }},
@@ -106,7 +106,7 @@ class Dense {
         op.name, bytes, [this, &op] { op.run(math_, operands(), watch_.stream()); }, [this, &op] { return wrong(op); });
   }
 
-  // Rounds rows to FP8, or weights by tiles, with the transpose.
+  // Returns the kernel that rounds to FP8: rows or, if `tiles`, weights by tiles together with their transpose.
   measure::Kernel rounding(bool tiles) {
     const auto numbers = static_cast<double>(a_.view().elements());
     const double bytes = numbers * (bytes_of(dtype_) + (tiles ? 2 : 1));
@@ -129,7 +129,7 @@ class Dense {
     return k;
   }
 
-  // Writes the numbers into out_ and the scales into other_, each followed by those of the transpose.
+  // Writes the FP8 numbers into out_ and the scales into other_. If `tiles`, the transpose's follow in both.
   void round(bool tiles) const {
     auto* numbers = static_cast<uint8_t*>(out_.view().data());
     auto* scales = static_cast<float*>(other_.view().data());
@@ -137,7 +137,7 @@ class Dense {
     math_.round_fp8(matrix(a_), {numbers, scales, rows_, kSeq, tiles}, tiles ? &turned : nullptr);
   }
 
-  // Compares the FP8 numbers of the first kSeq rows, and with tiles those of their transpose, with the host's.
+  // Compares the FP8 numbers of the first kSeq rows with the host's and, if `tiles`, those of the transpose, too.
   measure::WrongElements wrong_rounding(bool tiles) const {
     const HostCopy a(a_.view().part(0, {kSeq, kSeq}), math_.memory());
     std::vector<uint8_t> expected(kSeq * kSeq), found(static_cast<size_t>(2 * rows_ * kSeq));
@@ -166,7 +166,7 @@ class Dense {
     return wrong.count > 0 ? wrong : wrong_block(op, rows_ - kSeq, kSeq);
   }
 
-  // Computes some rows on the host and compares all outputs with them.
+  // Computes `rows` rows from `first` on the host and compares all outputs of these rows.
   measure::WrongElements wrong_block(const Op& op, int64_t first, int64_t rows) const {
     const auto copy = [&](const Tensor& t) {
       return HostCopy(t.view().part(first * kSeq, {rows, kSeq}), math_.memory());
@@ -185,7 +185,7 @@ class Dense {
     return wrong;
   }
 
-  // Compares sums of `terms` terms; the size of the terms is about that of the row's largest element.
+  // Compares sums of `terms` terms each, which are about as large as the row's largest element.
   void compare(std::string_view what, TensorView found, TensorView expected, int64_t terms,
                measure::WrongElements& wrong) const {
     const measure::SumCheck check(std::string(what), terms, dtype_, DType::float32);

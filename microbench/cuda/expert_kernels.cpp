@@ -8,7 +8,7 @@ namespace moe::microbench {
 namespace {
 
 constexpr int64_t kLocalExperts = 4;
-constexpr int64_t kMaxCopied = 3;  // in tensors (rows, H)
+constexpr int64_t kMaxCopied = 3;  // largest copy, in tensors of size (rows, H)
 
 // Times all experts of a rank, and as many GEMMs of the same shapes without other kernels between them.
 class Experts {
@@ -89,7 +89,7 @@ class Experts {
                [](double seconds, double of) { return of / seconds; }};
     return k;
   }
-  // Copies as many bytes as an activation reads and writes: those of `tensors` tensors (rows, H).
+  // Returns a kernel that copies as many bytes as an activation reads and writes: `tensors` tensors of size (rows, H).
   measure::Kernel copies(std::string_view what, double tensors) const {
     const auto bytes = static_cast<int64_t>(tensors / 2 * static_cast<double>(hidden_.view().bytes()));
     measure::Kernel k = single_kernel(

@@ -10,10 +10,11 @@
 namespace moe::microbench {
 namespace {
 
-constexpr DType kDType = DType::float32;       // 16-bit layers compute their gates in it, too
+constexpr DType kDType = DType::float32;       // type of gates, also in 16-bit layers
 constexpr double kAuxLoss = 10, kZLoss = 0.1;  // so large that both affect the gradients
 
-// Returns the shape of the CPU's gate: softmax over all logits and both losses, whose kernels move the most bytes.
+// Returns the shape of the CPU's gate. Its softmax covers all logits and it has both losses, because these kernels move
+// the most bytes.
 RankShape shape_of(const KernelSizes& sizes) {
   RankShape rank = routed_shape(sizes, "switch", sizes.tokens, sizes.model_dim);
   LayerShape& layer = rank.shape.layer;
@@ -39,8 +40,8 @@ void compare_whole(std::string_view what, const std::vector<T>& found, const std
       wrong.first = fmt::format("{}, element {}: found {}, expected {}", what, i, found[i], expected[i]);
 }
 
-// Logits of one group of tokens, with the results of a gate's kernels and of the CPU's functions. Kernels read the
-// CPU's choice, so that a wrong choice does not make other kernels wrong.
+// The logits of one group of tokens, the results of a gate's kernels, and those of the CPU's functions. Kernels read
+// the experts that the CPU chose, so that one kernel's wrong choice does not make the others' results wrong.
 class Gates {
  public:
   Gates(const KernelSizes& sizes, LayerDevice& device, const Stopwatch& watch)
@@ -57,7 +58,7 @@ class Gates {
         d_logits_({sizes.tokens, sizes.experts}, kDType, memory_),
         log_sums_({sizes.tokens}, kDType, memory_),
         d_weight_(random_rows({sizes.tokens, sizes.top_k}, kDType, memory_)),
-        copied_(random_rows({2 * logits_.view().elements()}, kDType, memory_)),  // the most that a kernel moves
+        copied_(random_rows({2 * logits_.view().elements()}, kDType, memory_)),  // as many numbers as any kernel moves
         copy_({copied_.view().elements()}, kDType, memory_),
         statistics_(losses_.make_statistics(memory_)) {
     const std::vector<double> logits = numbers(logits_);
@@ -115,7 +116,8 @@ class Gates {
     watch_.time(k);
     return k;
   }
-  // Copies as many bytes inside the GPU's memory as a kernel moves. Most kernels move too few to reach its full speed.
+  // Returns a kernel that copies `bytes` bytes inside the GPU's memory, as the bound of a gate's kernel. Most kernels
+  // move too few bytes to reach the memory's full speed.
   measure::Kernel copy(std::string_view what, double bytes) const {
     const TensorView from = copied_.view().part(0, {static_cast<int64_t>(bytes) / 2 / bytes_of(kDType)});
     const TensorView to = from.moved_to(data(copy_), from.device(), from.dtype());
@@ -169,7 +171,8 @@ class Gates {
     });
   }
 
-  // Compares rows with one number for each expert. Each number sums as many terms, about as large as the row's largest.
+  // Compares rows with one number for each expert. A number is a sum of as many terms as experts exist, each about
+  // as large as the row's largest number.
   measure::WrongElements wrong_numbers(std::string_view what, TensorView there,
                                        std::span<const double> expected) const {
     const std::vector<double> found = numbers(there);
@@ -232,7 +235,7 @@ class Gates {
   RankShape rank_;
   AuxiliaryLosses losses_;
   SoftmaxScores<double> exact_;
-  Routing expected_, routing_;  // the CPU's and the GPU's
+  Routing expected_, routing_;  // routing of the CPU, and of the GPU
   Array<int32_t> chosen_;
   Tensor logits_, probabilities_, d_logits_, log_sums_, d_weight_, copied_, copy_, statistics_;
 };

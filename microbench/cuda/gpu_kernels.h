@@ -6,8 +6,9 @@
 
 namespace moe::microbench {
 
-/// Pass kernels to `group`: the orders of one width and of the sizes' type; activations, norms, attention's softmax and
-/// a sum of one type; experts of one kind; the kernels of gates between their GEMMs, for the sizes' tokens and experts.
+/// Pass kernels to `group`: gpu_order_kernels the orders of width `width` and type `sizes.dtype`; gpu_dense_kernels
+/// activations, norms, attention's softmax and a sum of type `dtype`; gpu_expert_kernels the experts of kind `ffn`;
+/// gpu_gate_kernels all kernels of gates except the GEMMs.
 void gpu_order_kernels(const KernelSizes& sizes, int64_t width, LayerDevice& device, const Stopwatch& watch,
                        const KernelGroup& group);
 void gpu_dense_kernels(DType dtype, LayerDevice& device, const Stopwatch& watch, const KernelGroup& group);

@@ -4,7 +4,7 @@
 namespace moe::microbench {
 namespace {
 
-constexpr int64_t kTokenBytes = 64 << 20;  // bytes of all tokens: with their rows more than every L2
+constexpr int64_t kTokenBytes = 64 << 20;  // bytes of all tokens; tokens and rows exceed every L2 cache
 constexpr int64_t kGateTokens = 16384;     // tokens in a batch of a real layer
 
 }  // namespace
@@ -12,7 +12,7 @@ constexpr int64_t kGateTokens = 16384;     // tokens in a batch of a real layer
 void gpu_kernels(const KernelSizes&, const KernelGroup& group) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return;
-  const cpu::ThreadCountScope threads(cpu::usable_core_count());  // for drawing and checking data
+  const cpu::ThreadCountScope threads(cpu::usable_core_count());  // the host draws and checks data in parallel
   const auto device = make_cuda_layer_device();
   const Stopwatch watch(device->math().memory());
   device->math().use(watch.stream());

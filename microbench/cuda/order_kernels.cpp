@@ -32,7 +32,8 @@ class Orders {
     token_of_ = Array<int32_t>(memory_, routing_.device.pair_of.size());
     tokens_.resize(token_of_.size());
     routing_.device.pair_of.to_host(tokens_.data());
-    for (int32_t& token : tokens_) token = std::max(token, 0) / static_cast<int32_t>(sizes.top_k);  // empty row: any
+    for (int32_t& token : tokens_)
+      token = std::max(token, 0) / static_cast<int32_t>(sizes.top_k);  // an empty row reads any token
     token_of_.from_host(tokens_.data());
   }
 
@@ -101,7 +102,7 @@ class Orders {
     return k;
   }
 
-  // Compares some columns of the rows in other_ with the rows of another tensor.
+  // Compares some columns of other_ with copies: row i of other_ should be row `source(i)` of `from`.
   measure::WrongElements wrong_copies(const std::function<int64_t(int64_t row)>& source, const Tensor& from) const {
     const HostCopy there(other_, memory_), expected(from, memory_);
     const measure::SumCheck check("rows", 0, dtype_, DType::float32);

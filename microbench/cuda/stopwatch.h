@@ -1,5 +1,5 @@
 #pragma once
-// A GPU's own clock: two events on a stream.
+// A stopwatch that times kernels on a GPU by two CUDA events on a stream.
 #include <algorithm>
 #include <cuda_runtime.h>
 #include <functional>
@@ -24,14 +24,15 @@ class Stopwatch {
   Stopwatch& operator=(const Stopwatch&) = delete;
 
   cudaStream_t stream() const { return stream_; }
-  /// Uses this clock for a kernel, cold and warm.
+  /// Sets the functions of `kernel` that time it with a cold and with a warm L2 cache.
   void time(measure::Kernel& kernel) const {
     kernel.seconds = [this, run = kernel.run] { return cold_seconds(run); };
     kernel.warm_seconds = [this, run = kernel.run] { return warm_seconds(run); };
   }
 
  private:
-  static constexpr int64_t kFlushBytes = 64 << 20;  // numbers of 4 bytes: larger than every L2
+  static constexpr int64_t kFlushBytes =
+      64 << 20;  // count of 4-byte numbers; together larger than the L2 cache of every GPU
   static constexpr int kColdRuns = 5, kWarmRuns = 20;
   static constexpr double kWarmS = 5e-3;
 
@@ -44,8 +45,8 @@ class Stopwatch {
     MOE_CHECK_CUDA(cudaEventElapsedTime(&milliseconds, begin_, end_));
     return milliseconds * 1e-3;
   }
-  // Returns the mean of several runs that each find the L2 full of other data. Filling it keeps the GPU busy while the
-  // run is issued, so the time does not include issuing.
+  // Returns the mean seconds of several runs, before each of which the L2 cache is filled with other data. The fill
+  // keeps the GPU busy while the CPU launches the run, so the time does not include the launch.
   double cold_seconds(const std::function<void()>& run) const {
     double sum = 0;
     for (int i = 0; i < kColdRuns; ++i) {
@@ -54,7 +55,7 @@ class Stopwatch {
     }
     return sum / kColdRuns;
   }
-  // Returns the mean of consecutive runs, as many as take some milliseconds.
+  // Returns the mean seconds of consecutive runs, which together take about kWarmS.
   double warm_seconds(const std::function<void()>& run) const {
     const int runs = std::clamp(static_cast<int>(kWarmS / time_once(run)), 1, kWarmRuns);
     return time_once([&] {

@@ -4,7 +4,7 @@
 
 namespace moe::microbench {
 
-/// Rows of `packs` times 16 bytes, and the token of each row.
+/// The token of each row, and the length of a row: `packs` units of 16 bytes.
 struct TokenRows {
   const int32_t* token_of;
   int64_t rows, packs;
