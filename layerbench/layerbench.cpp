@@ -22,12 +22,12 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr const char* kLayers = "layers";  // name of the work that runs layers
+constexpr const char* kLayers = "layers";  // name of the layers' work in the progress estimate
 
 struct BenchedLayer {
   std::string name;
   ModelShape model;
-  std::optional<Refusal> refusal = {};  // why a grid's layer cannot be shaped on this cluster
+  std::optional<Refusal> refusal = {};  // why a grid's layer has no valid groups on this cluster
   std::optional<Plan> plan = {};
 };
 
@@ -183,7 +183,7 @@ class Layerbench {
  private:
   bool grid_layer() const { return !options_.selection.grid.empty(); }
 
-  // Returns the work of running the layer, for the progress estimate; 0 if it is refused or its records exist already.
+  // Returns the amount of work to run the layer, for the progress estimate; 0 if it is refused or its records exist.
   double work_of(const BenchedLayer& layer) const {
     return layer.refusal || known(layer) ? 0 : measure::reference_flops(layer.model.shape);
   }
@@ -253,12 +253,12 @@ class Layerbench {
 
   // A single layer that cannot run is an error; in a grid it becomes a row with a reason.
   commands::LayerOutcome run(const BenchedLayer& layer, const commands::LayerJob& job) const {
-    // A stack's record has no shape: its name describes the layers, and the command line their number.
+    // The record of a stack has no shape: its name describes the layers, and its command line gives their number.
     const bool one = !layer.refusal && layer.model.layers == 1 && layer.model.micro_batches == 1;
     const std::string& cluster = target_.cluster.name;
     Fields parameters{{"cluster", cluster}, {"layer", job.name}};
     if (one) parameters = commands::parameters_of(job.shape(), cluster, job.name, job.degrees);
-    // A plan's file may hold a different plan than the schedule that it names, so it has records of its own.
+    // The plan in a file may differ from what the schedule named there makes, so its records have the plan's digest.
     if (layer.plan) parameters.set("plan", digest_of(*layer.plan));
     parameters.set("workload", options_.workload);
     if (!grid_layer()) return commands::run_layer_job(job, parameters);
@@ -269,7 +269,7 @@ class Layerbench {
 
   const LayerbenchOptions& options_;
   commands::Target target_;
-  commands::LayerJob jobs_;  // common fields, without a layer
+  commands::LayerJob jobs_;  // fields that the jobs of all layers share
   std::vector<BenchedLayer> layers_;
   RecordWriter writer_;
   bool traced_ = false;

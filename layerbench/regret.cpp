@@ -13,7 +13,7 @@ struct TimedChoice {
   double half_s[2];  // medians over the even and the odd passes
 };
 
-// Returns none if the schedule did not run well or not often enough.
+// Returns none if the schedule has no sound run, or one of too few passes.
 std::optional<TimedChoice> candidate_of(const CaseRecord& record) {
   if (record.status != CaseStatus::ok || !record.prediction.has("total_s")) return std::nullopt;
   const std::vector<double> passes = passes_s(record);

@@ -1,5 +1,6 @@
 #pragma once
-// The cost of following the predictions: the schedule that is predicted fastest against the one that runs fastest.
+// The time lost by following predictions: that of the schedule predicted fastest against that of the schedule measured
+// fastest.
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,15 +9,16 @@
 
 namespace moe::layerbench {
 
-/// The regret over the layers on which at least two schedules were predicted and ran well, in two passes or more.
+/// The regret over the layers on which at least two schedules have a prediction and a sound run of two passes or more.
 struct Regret {
   int layers = 0;
-  double mean = 0, worst = 0;  // time of the predicted best over that of the measured best, minus 1
+  double mean = 0, worst = 0;  // time of the schedule predicted fastest over that of the one measured fastest, less 1
   std::string worst_layer;
 };
 
-/// Picks the measured best on every second pass and scores both on the others, then the other way round, so that noise
-/// that makes a schedule look best in one half does not count in its favour. A layer's regret is the mean of the two.
+/// Returns the regret; none if no layer qualifies. The schedule measured fastest is picked by the even passes, and both
+/// schedules are compared by the odd passes; then the halves change roles, and the layer's regret is the mean of both.
+/// So a schedule that noise made fastest in one half gains nothing by it.
 std::optional<Regret> regret_of(const std::vector<commands::LayerOutcome>& outcomes);
 
 }  // namespace moe::layerbench

@@ -16,7 +16,7 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr int kBehindMs = 4;  // columns before the one for replayed passes
+constexpr int kBehindMs = 4;  // index of the column for replayed passes
 
 double summary(const CaseRecord& r, std::string_view name) { return r.summary.number(name, r.key); }
 double prediction(const CaseRecord& r, std::string_view name) { return r.prediction.number(name, r.key); }
@@ -83,7 +83,7 @@ std::string text_of(const commands::LayerOutcome& outcome, const LayerbenchResul
   return text + commands::reasons_text(outcome);
 }
 
-// Returns |measured / predicted - 1| for every layer and schedule that ran well.
+// Returns |measured / predicted - 1| for every sound run of a schedule on a layer.
 std::vector<double> errors_of(const std::vector<commands::LayerOutcome>& outcomes) {
   std::vector<double> errors;
   for (const commands::LayerOutcome& outcome : outcomes)

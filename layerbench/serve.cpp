@@ -21,7 +21,8 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr int64_t kEmulatedTokens = 64;  // most tokens of an emulated rank; each represents neighbours routed alike
+constexpr int64_t kEmulatedTokens =
+    64;  // largest number of tokens that a rank emulates; each represents several equally routed ones
 
 // Returns the number of tokens that one token of the emulation represents.
 int64_t weight_of(const LayerShape& layer) {
@@ -146,7 +147,7 @@ class ServeBench {
 
  private:
   commands::ServeRequest request() const {
-    std::optional<uint64_t> seed;  // none: a trace gives the routing, and the seed is only for the weights
+    std::optional<uint64_t> seed;  // none: the routing comes from a trace, so it has no seed
     if (options_.serve.routing.empty()) seed = options_.seed;
     return {options_.serve, options_.selection, options_.stack, seed, kRunBatches};
   }
@@ -159,11 +160,11 @@ class ServeBench {
     commands::LayerJob job = commands::jobs_on(target_, options_.selection, {.timeout_s = options_.timeout_s});
     job.name = describe(served_.shape.layer);
     job.model.shape = served_.shape;
-    job.schedules = {&find_schedule("ds-moe")};  // its tasks include those of a served layer
+    job.schedules = {&find_schedule("ds-moe")};  // its tasks include all kinds that serving uses
     return commands::measured_profile(target_, writer_, request, {job});
   }
 
-  // Times, in this process, the operations that no profile has.
+  // Measures, in this process, the costs that profiles do not contain: estimates, placements, and swaps of experts.
   void measure_costs(const LayerPricer& pricer, const PathProfile& paths) {
     const RoutingTrace& served = routing_.served;
     const RoutingTrace own{served.layers, served.experts, served.batch_tokens / served_.shape.parallel.ep,
@@ -196,7 +197,8 @@ class ServeBench {
     return *alike ? "variants are ranked as predicted" : "variants are not ranked as predicted";
   }
 
-  // None if fewer than two variants are valid; a single one that was asked for is ranked alike.
+  // Returns whether measured and predicted times rank the variants equally; true if only one variant was requested and
+  // is valid. None if several were requested and fewer than two are valid.
   std::optional<bool> ranks_agree() const {
     std::vector<size_t> order = valid_variants();
     if (order.size() < std::min<size_t>(2, all_.size())) return std::nullopt;
@@ -234,7 +236,7 @@ class ServeBench {
   ServingSetup setup_;
   commands::RoutedBatches routing_;
   LayerCase runs_;
-  double dilation_ = 1;  // largest of all variants
+  double dilation_ = 1;  // largest dilation of all variants
   std::vector<commands::ServedVariant> all_;
   std::vector<CaseRecord> records_;  // by variant
 };

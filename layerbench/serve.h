@@ -9,7 +9,7 @@ namespace moe::layerbench {
 
 struct LayerbenchOptions;
 
-/// Runs it and returns its exit code. `processes`: as in run_layerbench.
+/// Serves the batches and returns the exit code. `processes`: as in run_layerbench.
 int run_serve(const LayerbenchOptions& options, World* processes);
 
 }  // namespace moe::layerbench
