@@ -28,7 +28,7 @@ namespace moe::modelbench {
 namespace {
 
 constexpr std::string_view kOnClusters = "gpt2-xl@fsmoe", kOnHost = "tiny-gpt";
-// The schedules of FSMoE's Figure 6, and ours.
+// The default schedules: those of FSMoE's Figure 6, and moetune's own.
 const std::vector<std::string> kCompared{
     "ds-moe",           "tutel", "tutel-improved", "pipemoe+lina", "fsmoe-no-iio", "fsmoe-no-partition", "fsmoe",
     "fsmoe-interleaved"};
@@ -61,7 +61,7 @@ std::unique_ptr<TokenSource> text_of(const ModelbenchOptions& options) {
   return make_markov_source({.order = options.markov_order, .seed = options.seed});
 }
 
-// Returns the plan of the options' file; the optimizer may come from the flags.
+// Returns the plan of the --plan file. Throws if it has no vocabulary, or another optimizer or clipping than the flags.
 std::optional<Plan> plan_of(const ModelbenchOptions& options, const Profile& cluster) {
   if (options.plan.empty()) return std::nullopt;
   Plan plan = commands::plan_of_file(options.plan, cluster.nodes, cluster.ranks_per_node);
@@ -92,7 +92,8 @@ commands::ChosenModel model_of_plan(const Plan& plan) {
   return chosen;
 }
 
-/// Returns how many of the model's layers fit into a rank's memory; at least one of them has experts.
+/// Returns how many of the model's layers fit into a rank's memory; at least one for each pipeline stage, and at least
+/// one with experts.
 int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, const Profile& cluster) {
   if (!cluster.memory_bytes) return model.layers;
   ModelShape cut = model;
@@ -109,7 +110,7 @@ std::atomic<bool>& stop_requested() {
   return asked;
 }
 std::atomic<int> stopped_by = 0;
-constexpr int kStoppedBySignal = 128;  // plus the signal's number: the exit status, as in shells
+constexpr int kStoppedBySignal = 128;  // exit code less the signal's number, as in shells
 
 // Ends the run after the current step; a second signal ends it at once.
 void stop_after_step(int signal) {
@@ -118,7 +119,8 @@ void stop_after_step(int signal) {
   std::signal(signal, SIG_DFL);
 }
 
-// Throws, before a file is opened or anything is measured, if this cannot run; an emulated cluster runs a proxy.
+// Throws, before any file is opened or measured, if the CPU cannot run the layer (an emulated cluster runs a proxy
+// instead), or if the model or the text does not suit training.
 void require_runs(const ModelbenchOptions& options, const commands::ChosenModel& chosen, const TokenSource& text,
                   const commands::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
@@ -134,7 +136,7 @@ void require_runs(const ModelbenchOptions& options, const commands::ChosenModel&
   if (options.held_out > 0) text.fill(Split::held_out, 0, 0, sample);
 }
 
-// Throws if weights are to be read or written and the model that runs is not a whole GPT-2.
+// Throws if --weights or --save-weights is given and the model that runs is not a complete GPT-2.
 void require_weights(const ModelbenchOptions& options, const commands::ChosenModel& chosen,
                      const commands::Target& target) {
   const std::string &read = options.weights, &written = options.save_weights;
@@ -152,7 +154,7 @@ void require_weights(const ModelbenchOptions& options, const commands::ChosenMod
   }
 }
 
-// Throws where experts are to be packed online and nothing would do that.
+// Throws if --online-packing is given and would have no effect: no schedule packs experts, or the steps are too few.
 void require_packs(const ModelbenchOptions& options) {
   if (!options.online_packing) return;
   const std::vector<const Schedule*> schedules = commands::chosen_schedules(options.selection);
@@ -282,7 +284,7 @@ class Modelbench {
       return job;
     }
     job.model = first_layers(chosen_.model, layers);
-    // A model's loss is a mean over the tokens of all micro-batches, and so are the losses of its gates.
+    // The model's loss, with the losses of its gates, is a mean over the tokens of all micro-batches.
     job.model.shape.layer.aux_loss /= chosen_.model.micro_batches;
     job.model.shape.layer.z_loss /= chosen_.model.micro_batches;
     job.model.step = {true, optimizer_.clip_norm > 0, optimizer_.kind, chosen_.tied_embedding};
@@ -290,8 +292,8 @@ class Modelbench {
     return job;
   }
 
-  // Returns everything that a step's loss depends on. Ranks, micro-batches and schedules only count if an expert's rows
-  // are limited for each group of tokens.
+  // Returns a text with all values that a step's loss depends on. The rounding of an expert's rows and the number of
+  // tokens that share a capacity are only included if the model has a capacity.
   std::string identity(int layers) const {
     const ParallelShape& p = chosen_.model.shape.parallel;
     LayerShape layer = chosen_.model.shape.layer;
@@ -353,7 +355,7 @@ class Modelbench {
   commands::Target target_;
   ModelbenchOptions options_;
   OptimizerSettings optimizer_;
-  std::optional<Plan> plan_;  // plan of a file, if one is given
+  std::optional<Plan> plan_;  // plan of the --plan file; none: not given
   commands::ChosenModel chosen_;
   std::unique_ptr<TokenSource> text_;
   RecordWriter writer_;

@@ -47,7 +47,7 @@ std::string times_of(const ModelbenchResults& results) {
   return "Step (medians of the slowest rank; r: degrees forward/backward)\n\n" + table.text() + '\n';
 }
 
-// Returns how the experts were packed, steps by steps; empty: they stayed.
+// Returns a table of the packings of experts and the steps under each; empty if no schedule packed experts online.
 std::string packings_of(const ModelbenchResults& results) {
   Table table({"schedule", "steps", "experts a device", "expert ms", "AlltoAll ms", "model ms", "step ms", "memory",
                "planned memory", "moved", "in ms"});

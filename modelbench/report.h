@@ -14,7 +14,7 @@ namespace moe::modelbench {
 /// The share of the ranks' computing power that a training step uses.
 struct Utilisation {
   double step_flops = 0;             // FLOPs of a step (volumes.h)
-  int ranks = 1;                     // ranks of the model as named
+  int ranks = 1;                     // number of ranks of the unreduced model
   std::optional<double> peak_flops;  // FLOPs per second of a rank; none: unknown
   std::string peak_by;               // source of the peak
 
@@ -22,33 +22,33 @@ struct Utilisation {
   std::optional<double> of_step(double seconds) const;
 };
 
-/// Returns the FLOPs of a step and the peak of the ranks. `asked`: the peak by a flag; none: the rate of the profile's
-/// GEMMs of the model's element type, without their start-up times.
+/// Returns the FLOPs of a step and the peak of the ranks. `asked`: the FLOP/s of a rank by a flag; none: takes the rate
+/// of the profile's GEMMs of the model's element type, without their start-up times.
 Utilisation utilisation_of(const Profile& profile, const LayerCase& shape, const ModelDepth& depth,
                            std::optional<double> asked);
 
-/// Sets model_flops_utilisation in the summary and in the prediction of each record that has times there.
+/// Sets model_flops_utilisation in each record, in the summary and in the prediction, if that has a time.
 void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome);
 
-/// Returns a table of the FLOPs and memory that steps use, and of their shares of the peak. `process_bytes`: the peak
-/// memory of this process.
+/// Returns a table of the FLOPs and memory that training steps use, and of the utilisation. `process_bytes`: the peak
+/// resident memory of this process.
 std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes);
 
-/// Returns the peak resident memory of this process.
+/// Returns the peak resident memory of this process in bytes.
 double max_process_bytes();
 
 struct ModelbenchResults {
-  std::string cluster, place, model, records_path;  // place of the Target
+  std::string cluster, place, model, records_path;  // place: that of the Target
   bool emulated = true, tasks = false, check_only = false;
-  bool cut = false;               // only as many layers ran as a rank has memory for
+  bool cut = false;               // true: fewer layers ran than the model has, because memory is limited
   int layers = 1, of_layers = 1;  // layers that ran, and layers of the model
-  DenseLayers dense = {};         // of those that ran
-  LayerSet whole = {};            // of those that ran
-  int64_t tokens = 0;             // of a step, nominal
-  int experts = 1;                // a device, nominal, where none are packed
+  DenseLayers dense = {};         // dense layers among those that ran
+  LayerSet whole = {};            // layers without an attention window among those that ran
+  int64_t tokens = 0;             // tokens of a step of the unreduced model
+  int experts = 1;                // experts a device of the unreduced model, without packing
   std::string text = {}, optimizer = {};
-  std::string kind = {};  // kind of the layers, unless they are those of a usual decoder
-  std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats per token of the text, if it is known
+  std::string kind = {};                                          // kind of the layers; empty: those of a usual decoder
+  std::optional<double> entropy_rate = {}, order_1_entropy = {};  // nats per token of the text; none: unknown
   Utilisation use = {};
   commands::LayerOutcome outcome = {};
 
@@ -58,7 +58,8 @@ struct ModelbenchResults {
   void describe_layer(const LayerShape& layer, bool tied);
 };
 
-/// Shows tables of step times, of what steps use and of losses, and why other schedules have no row there.
+/// Returns tables of step times, of utilisation and memory, and of losses, and the reasons why other schedules did not
+/// run.
 std::string text_of(const ModelbenchResults& results);
 std::string json_of(const ModelbenchResults& results);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The verb `fit`: microbench records -> cluster profile.
+// The verb `fit`: makes a cluster profile from the records of `microbench`.
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,17 +15,18 @@ struct FitOptions {
   std::string name;                                                        // name of the profile; empty: CLUSTER-fitted
   std::string out;           // path of the profile; empty: results/NAME.toml
   std::string compute_from;  // cluster whose prices of computations are used if the records have none
-  /// Cluster whose ranks, collectives and, if the records have none, prices of computations are used.
+  /// Cluster whose ranks and collectives are used, and whose prices of computations if the records have none.
   std::string network_from;
-  bool strict = false;  // exit code kDoubtful if a row is weak or unusable
+  bool strict = false;  // true: exit code kDoubtful if a row is weak or unusable
   bool json = false;
 };
 
 int run_fit(const FitOptions& options);
 
-// The time of a run, by its record.
+// Times and errors of a run, from its record.
 
-/// Returns whether the record has a measured time. An `invalid` one can: tables show it, but no figure counts it.
+/// Returns whether the record has a measured time. A record of status `invalid` may have one, which tables show and
+/// figures exclude.
 bool was_timed(const CaseRecord& record);
 /// Returns whether the record's status is ok and it has a measured time. Figures and choices only use such runs.
 bool is_sound_run(const CaseRecord& record);
@@ -39,12 +40,13 @@ double core_slowdown(const CaseRecord& record);
 
 // A fitted profile, as a table and as a file.
 
-/// Returns one line a row: alpha, beta, r^2 of all samples, held-out error (median and worst), samples set aside. If
-/// `truth` is given (the profile that paced an emulated cluster), the errors of alpha and beta follow. "!" marks a weak
+/// Returns one line for each row of the profile: alpha, beta, r^2 of all samples, held-out error (median and worst) and
+/// number of excluded samples. If `truth` (the profile that paced an emulated cluster) is not null, the errors of alpha
+/// and beta follow. "!" marks a weak
 /// or unusable row. Then come the slowdowns, and a line for each warning.
 std::string fit_table(const FittedProfile& fitted, const Profile* truth);
 
-/// Returns the rows, each with the content of its line in the table and its warnings.
+/// Returns the rows of the profile, each with the numbers of its line in fit_table and with its warnings.
 Json fit_json(const FittedProfile& fitted);
 
 /// Writes the profile atomically (moe/base/files.h) and creates the folders above it.
