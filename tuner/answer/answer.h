@@ -28,17 +28,18 @@ struct UserLayout {
   ModelShape model;
   const Schedule* schedule = nullptr;
   DegreeChoice degrees = {};
-  std::optional<commands::LayoutFile> file = {};  // the file that describes it; none: words on the command line do
-  std::optional<MeasuredSteps> measured = {};     // times of training steps with this layout
+  std::optional<commands::LayoutFile> file =
+      {};  // the file that describes the layout; none: the command line describes it
+  std::optional<MeasuredSteps> measured = {};  // times of training steps with this layout; none: unknown
 };
 
-/// A layout with its time. A layout that exceeds a rank's memory is timed as if it fit.
+/// A layout with its predicted time. A layout that exceeds a rank's memory is timed as if it fit.
 struct TimedLayout {
   RankedShape plan;
   std::optional<Refusal> misfit = {};  // why the layout does not fit; none: it fits
 };
 
-/// A change on the way from the user's layout to the recommended plan.
+/// One step of a Walk: a change of the layout, and the layout after it.
 struct LayoutStep {
   std::vector<std::string> flags = {};     // the flags of tune that change: "--mp 1"
   std::vector<std::string> settings = {};  // the same changes as settings of the framework, if it has such settings
@@ -46,13 +47,13 @@ struct LayoutStep {
   bool is_rest = false;                    // several remaining changes, taken together
 };
 
-/// The way from the user's layout to the recommended plan. It has no steps if the layout cannot be planned, or if it
-/// takes at most kEquallyFast longer than the plan.
+/// The user's layout and the changes that turn it into the recommended plan. There are no steps if the layout cannot be
+/// planned, or if it takes at most kEquallyFast longer than the plan.
 struct Walk {
   std::vector<std::string> flags = {};  // the flags that describe the user's layout
   TimedLayout own = {};
   std::vector<LayoutStep> steps = {};
-  bool in_time = true;  // false: the time ended before all changes were compared
+  bool in_time = true;  // false: the search's time ended before all changes were compared
 };
 
 /// A real run that checks the ranking.
@@ -63,10 +64,10 @@ struct Trial {
 
 struct Answer {
   std::string cluster = {};  // name of the cluster
-  std::string place = {};    // where the plan would run: the cluster's name, and what its ranks are
+  std::string place = {};    // cluster that the plan is for: its name, and the kind of its ranks
   const commands::ChosenModel* chosen = nullptr;
   std::string name = {};                   // name of the layer or model in records
-  std::vector<std::string> defaults = {};  // default flags that the user left open (Subject::defaults)
+  std::vector<std::string> defaults = {};  // flags of values that defaults decided (Subject::defaults)
   const FoundShapes* shapes = nullptr;     // result of the search for a parallel shape; null: the shape was given
   const Profile* profile = nullptr;
   const FittedProfile* fitted = nullptr;  // the fit of new measurements; null: the profile was used as it is
@@ -76,45 +77,47 @@ struct Answer {
   const commands::Framework* framework = nullptr;  // the framework that the answer is for; null: all of them
   std::vector<RankedSchedule> ranking = {};
   const UserLayout* own = nullptr;                 // the user's layout; null: unknown
-  std::optional<RankedSchedule> current = {};      // row of the user's layout, if it has the answer's shape
-  std::optional<Walk> walk = {};                   // from the user's layout to the recommended plan
+  std::optional<RankedSchedule> current = {};      // row of the user's layout; none: it has another shape
+  std::optional<Walk> walk = {};                   // changes from the user's layout to the recommended plan
   std::vector<FrameworkPlans> of_frameworks = {};  // plans of the frameworks that the answer is for
-  std::vector<Neighbour> neighbours = {};          // degrees next to those of the first in the ranking
+  std::vector<Neighbour> neighbours = {};          // times at degrees next to those of the recommended schedule
   std::optional<commands::PublishedErrors> published =
       {};  // errors of predicted training steps on this GPU; none: unknown
   std::vector<Trial> trials = {};
-  int trial_layers = 0;                       // layers of the model that the trials ran
-  std::optional<std::string> no_trials = {};  // why there are no trials; none: there are some
-  /// How many rows of the ranking are shown, beside baselines and trials, with all notes; 0: as many as fit into 25
-  /// lines.
+  int trial_layers = 0;                       // number of the model's layers that the trials ran
+  std::optional<std::string> no_trials = {};  // reason why no trial ran; none: trials ran
+  /// Number of rows of the ranking to show besides baselines and trials, with all notes; 0: a short answer of at most
+  /// 25 lines.
   int top = 0;
   std::string records_path = {}, profile_path = {}, trace_path = {};
   std::string next = {};  // command lines to continue with, one per line
 };
 
-/// Returns the trial of a schedule, or if `current` of the user's present one; null if it was not tried.
+/// Returns the trial of a schedule or, if `current`, the trial of the user's current schedule; null if it was not run.
 const CaseRecord* trial_of(const Answer& answer, std::string_view schedule, bool current = false);
 /// Returns the usable row of a schedule in the ranking; null if there is none.
 const RankedSchedule* row_of(const Answer& answer, std::string_view schedule);
 
 /// Returns whether the trials ran every layer that the predictions cover.
 bool ran_all_layers(const Answer& answer);
-/// Returns whether a run of all layers lacks a predicted part: a model's ends, or sums of experts' gradients.
+/// Returns whether a trial lacks a part that the prediction has: a model's embedding and output projection, or the sums
+/// of experts' gradients.
 bool ran_partially(const RankedSchedule& row, const CaseRecord& trial);
 /// Returns the seconds of the whole layer or model by a trial: its time plus the predicted time of the parts that a run
 /// lacks; if it ran fewer layers, the prediction times the ratio of the trial's time to its own prediction.
 double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial);
 
-/// Returns whether `row` ran faster than `than` by more than their passes vary.
+/// Returns whether the trial of `row` was faster than that of `than` by more than their passes vary.
 bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than);
 
 /// Returns the first three names and the number of the others.
 std::string some_names(const std::vector<std::string_view>& names);
-/// Returns why rows cannot be used, one text for each reason: "SCHEDULE, ..: REASON".
+/// Returns the reasons why rows cannot be used, each with the schedules that have it: "SCHEDULE, ..: REASON".
 std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows);
 
-/// Returns the row to use: the first of the ranking, unless another one with a different time ran clearly faster: more
-/// than 1 %, with medians that likely differ (likely_s). Throws Unsupported if no schedule is usable.
+/// Returns the row to recommend: the first of the ranking, unless another row with a different predicted time ran
+/// clearly faster: by more than 1 %, with medians that likely differ (likely_s). Throws Unsupported if no schedule is
+/// usable.
 const RankedSchedule& recommended(const Answer& answer);
 
 /// Returns the largest error of a sound trial's prediction, as a share; 0 if no trial is sound.
@@ -130,12 +133,12 @@ std::string large_error_text(const Answer& answer);
 /// kLargeError.
 bool is_doubtful(const Answer& answer);
 
-/// Returns in a few words whether the recommendation is safe, with its predicted and its measured gain over tutel:
+/// Returns whether trials confirm the recommendation, with its predicted and its measured gain over tutel:
 /// "within the error: predicted 1.020x over tutel, ran slower (0.991x)".
 std::string verdict_of(const Answer& answer);
 
 std::string text_of(const Answer& answer);
-/// Returns the parts of the long text (with all notes), as records keep them.
+/// Returns the parts of the answer's long text, with all notes, in the form that records store.
 std::vector<AnswerPart> parts_of(const Answer& answer);
 Json json_of(const Answer& answer);
 /// Returns the numbers of a ranked schedule, or the reason why it cannot be used.

@@ -9,9 +9,10 @@
 
 namespace moe::tuner {
 
-/// Returns the user's layout and the steps from it to the recommended plan, which trials may have changed. Each step
-/// takes the single change that gains most, of those that are possible at this number of samples; a change that makes
-/// the plan fit comes before all others. The last step takes all remaining changes. `options` has the layout.
+/// Returns the user's layout, which `options` has, and the steps from it to the recommended plan. Each step makes the
+/// single change that saves most time, among those that are valid at this number of samples; a change that makes the
+/// layout fit into memory comes before all others. The last step makes all remaining changes. Call it after the trials,
+/// which can change the recommendation.
 Walk walk_of(const TuneOptions& options, const Answer& answer);
 
 /// Returns the user's layout, then a line for each step: "1. --ep 8: 7.10 s, 1.183x".

@@ -7,24 +7,28 @@
 
 namespace moe::tuner {
 
-/// Returns what each framework runs best that the answer is for, but those that run everything. Without a search they
-/// have the answer's groups, the order of micro-batches that all of them run unless a flag says one, and where no flag
-/// says what ranks keep, what fits as the framework counts. `options`: the subject's.
+/// Returns the best plans of the frameworks that the answer is for, except frameworks that run every schedule. If no
+/// shape was searched, the plans have the answer's groups. Their order of micro-batches is then that of the flags, else
+/// 1F1B, which all frameworks run; states that no flag decides are set by the framework's rules of memory. `options`:
+/// the subject's.
 std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, const TuneOptions& options);
 
-/// Returns whether two models have the same groups, micro-batches and states of ranks, whoever counts their memory.
+/// Returns whether two models have the same layers, groups, micro-batches and states of ranks; their rules of memory
+/// may differ.
 bool same_shape(const ModelShape& a, const ModelShape& b);
 
-/// Returns the plan to use: the preferred one, unless another one ran clearly faster; null: the framework runs none.
+/// Returns the framework's plan to use: the preferred one, unless another one ran clearly faster; null if the framework
+/// has no plan.
 const RankedShape* best_of(const Answer& answer, const FrameworkPlans& plans);
 
-/// Returns whether the plan is a row of the answer's ranking, its memory too.
+/// Returns whether the plan equals a row of the answer's ranking, including its memory.
 bool is_ranked(const Answer& answer, const RankedShape& plan);
 
-/// Returns how to get the settings, and a line for each framework: its plan, or why it has none. `plans`: how many of
-/// the fastest are shown, of frameworks with the same plan one, with few words on the others; 0: all.
+/// Returns the command that exports settings, and a line for each framework: its plan, or the reason why it has none.
+/// `plans`: largest number of plans, the fastest first; equal plans share a line, and the others are only named; 0:
+/// all.
 std::string frameworks_text(const Answer& answer, const RankedSchedule& use, size_t plans);
-/// Returns the same without its limit of width.
+/// Returns the content of frameworks_text without a limit of width, in the form that records store.
 AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use);
 
 }  // namespace moe::tuner

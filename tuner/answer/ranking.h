@@ -20,20 +20,20 @@ namespace moe::tuner {
 struct RankedSchedule {
   const Schedule* schedule = nullptr;
   const Schedule* variant = nullptr;  // the variant whose plan it is, if the schedule chooses among several
-  std::optional<Refusal> refusal;     // why it cannot be planned or priced, or does not fit; nothing below is set then
+  std::optional<Refusal> refusal;     // why the schedule is unusable; the fields below are then unset
   int degree_forward = 0;
-  std::pair<int, int> degrees_backward;  // the least and the largest degree of a model's layers
+  std::pair<int, int> degrees_backward;  // least and largest degree of a model's layers
   int64_t gar_in_moe_bytes = 0;          // for a layer: bytes of gradients sent inside its MoE part
   int64_t gar_after_bytes = 0;           // bytes of gradients sent after everything else
   double forward_s = 0, backward_s = 0;
   /// Seconds of summing the gradients of replicated experts over EDP. The sum runs after the pass, and only schedules
   /// that pack experts have it in their plans.
   double expert_sums_s = 0;
-  /// Seconds that a model's output projection adds, which is in no plan (head_seconds); 0 if the model has none or the
-  /// profile lacks the price, which `notes` then say.
+  /// Seconds that a model's output projection adds (head_seconds); plans do not contain it. 0 if the model has none, or
+  /// if the profile lacks its price, which `notes` then reports.
   double head_s = 0;
   double bound_s = 0;       // lower bound on the total time
-  double gap = 0;           // upper bound on the share by which a better decision of this schedule may be faster
+  double gap = 0;           // upper bound on the share of time that better decisions of this schedule could save
   double memory_bytes = 0;  // memory of one rank
   std::map<LaneKind, double> busy_s;  // work of each kind of lane, on the stage where it is largest
   double hidden = 0;                  // share of the communication that overlaps with computation of its stage
@@ -52,7 +52,7 @@ struct RankingRequest {
   DegreeChoice degrees;
   PricingOptions pricing;
   const RankedSchedule* known = nullptr;  // an earlier planned row of this request; null: none
-  bool checked = true;  // checks plans of models (check_plan); a search for a shape, which times many, does not
+  bool checked = true;  // checks plans of models (check_plan); false in a search for a shape, which makes many plans
   /// Deadline of rank() and neighbours(). Once rank() has a usable schedule, they skip a plan that would end after the
   /// deadline if it took as long as the longest plan so far.
   std::optional<std::chrono::steady_clock::time_point> deadline = {};
@@ -93,8 +93,8 @@ struct PlannedTimeline {
   Timeline timeline;
 };
 
-/// Plans one schedule; `refusal` tells why it cannot be used. If the profile gives a rank's memory, the plan has to
-/// fit. `planned`: receives the plan, if there is one.
+/// Plans one schedule. If it is unusable, the row's `refusal` has the reason. If the profile gives a rank's memory, the
+/// plan must fit into it. `planned`: if not null, receives the plan of a usable schedule.
 RankedSchedule ranked(const RankingRequest& request, const Schedule& schedule, PlannedTimeline* planned = nullptr);
 
 /// Returns all schedules with their plans: first the preferred one (that of `known`, if it is as fast as
@@ -108,9 +108,10 @@ struct Neighbour {
   int degree = 0;
   double slower = 0;  // relative increase of the time; 0.02: 2 % longer
 };
-/// Returns the neighbours that the schedule and the layer have and that are planned in time. The other phase is as free
-/// as before; for a model, the backward of every layer has a degree next to its own. The neighbours of `wave` are those
-/// of its own orders, or of the schedule whose plan it took.
+/// Returns the neighbours of the winner's degrees that are valid and are planned before the deadline. When one phase's
+/// degree changes, the other phase's is chosen as in the request. In a model, all layers get the same backward degree:
+/// one below the least of the winner's, or one above its largest. The neighbours of `wave` are those of its own orders,
+/// or of the schedule whose plan it took.
 std::vector<Neighbour> neighbours(const RankingRequest& request, const RankedSchedule& winner);
 
 /// The rates of a model's training step on one rank.
@@ -120,12 +121,12 @@ struct StepRates {
   std::optional<double> utilisation = {};  // share of the rank's peak; none: the profile has no peak for the type
 };
 
-/// Returns the rates of a step that takes `step_s`; none for layers that belong to no model.
+/// Returns the rates of a step of `step_s` seconds; none for a layer or a stack without a model.
 std::optional<StepRates> rates_of(const commands::ChosenModel& chosen, const Profile& profile, double step_s);
 
 /// Returns the FLOPs of a step as Megatron-LM counts them for the TFLOP/s of its log: those of step_flops() (volumes.h)
-/// without the gate, of scores the half that a causal mask leaves, whatever window there is, and of a vocabulary that
-/// is padded to a multiple of 128 MP words. `counts_masked`: of all scores, as its older releases count. Source:
+/// without the gate, with half of the attention scores because of the causal mask (windows are ignored), and with the
+/// vocabulary padded to a multiple of 128 MP words. `counts_masked`: counts all scores, as older releases do. Source:
 /// num_floating_point_operations in megatron/training/training.py of NVIDIA/Megatron-LM at 001b00c27.
 double megatron_flops(const commands::ChosenModel& chosen, bool counts_masked = false);
 

@@ -26,9 +26,10 @@ struct RankedShape {
 /// The best plans of one framework.
 struct FrameworkPlans {
   const commands::Framework* framework = nullptr;
-  std::vector<RankedShape> rows = {};   // the preferred row first; a search for shapes gives only that one
+  std::vector<RankedShape> rows = {};   // preferred row first; the only one after a search for shapes
   std::optional<Refusal> refusal = {};  // reason why there are no rows
-  /// Of a search: the share by which another plan may be faster, at most; infinite: time ended before all were counted.
+  /// After a search, the largest share by which another plan may be faster; infinite if the time ended before all
+  /// shapes were counted.
   double gap = 0;
 };
 
@@ -47,10 +48,11 @@ struct FoundShapes {
   /// Why shapes were refused: each reason with the number of shapes that have it, the most frequent first.
   std::vector<std::pair<Refusal, int>> refusals = {};
   int ruled_out = 0;      // shapes ruled out by their bound: slower than a plan with no more memory
-  int not_reached = 0;    // shapes that were not reached in the time
+  int not_reached = 0;    // shapes that the search did not reach before its time ended
   double at_least_s = 0;  // lower bound on the seconds of all plans; the fastest plan's time if all were compared
-  /// Number of shapes of several stages that were also planned by schedules of iterations: the fastest under the
-  /// others. None if the search has no such shapes or schedules. `at_least_s` does not cover the remaining ones.
+  /// Number of shapes with several stages that were also planned by schedules that order whole iterations; these are
+  /// the shapes that are fastest under other schedules. None if the search has no such shapes or no such schedules.
+  /// `at_least_s` does not cover plans of the remaining shapes by these schedules.
   std::optional<int> staged_iterations = {};
   std::chrono::steady_clock::time_point deadline = {};  // deadline of the answer that the search is a part of
   double gap() const { return ranked.front().total_s() / at_least_s - 1; }
@@ -63,23 +65,23 @@ struct ShapeRequest {
   std::vector<const Schedule*> schedules;
   DegreeChoice degrees = {};
   commands::LayerFlags fixed = {};  // requested groups and placement
-  bool fixed_batch = false;         // the batch of a micro-batch is fixed
+  bool fixed_batch = false;         // a flag fixes the samples of a micro-batch
   bool fixed_micro_batches = false, fixed_order = false,
-       fixed_virtual_stages = false;  // these values are fixed by flags
+       fixed_virtual_stages = false;  // flags fix these values
   PricingOptions pricing = {true, "--nearest"};
   const commands::Framework* framework = nullptr;        // the framework whose shapes are searched; null: any
   std::span<const commands::Framework> frameworks = {};  // frameworks whose own best plans are searched too
   std::string_view flag = "--shape";                     // the flag that requested the search, for errors
-  /// Seconds until the answer, including the ranking of the best shape's schedules. The search stops before that and
-  /// returns the best plan so far.
+  /// Seconds for the whole answer, which includes ranking the best shape's schedules. The search itself stops earlier
+  /// and returns the best plan so far.
   double seconds = 60;
 };
 
-/// Goes through all shapes by their lower bounds, the least first: groups, how the batch is cut, and what a rank keeps
-/// (ZeRO 0 or 1, recomputation), unless flags fix them. A shape is not planned if its bound exceeds the time of a plan
-/// that takes no more memory, so the result includes the preferred plan, the fastest, and the fastest within any
-/// memory. Groups whose size has no row in the profile are priced by the row of the nearest size. Throws Unsupported if
-/// no shape can be planned.
+/// Searches the shapes by best-first branch and bound. A shape has groups, micro-batches and states that ranks keep
+/// (ZeRO 0 or 1, recomputation), unless flags fix them. Shapes are taken by ascending lower bound on their time. A
+/// shape is not planned if its bound exceeds the time of a plan that takes no more memory, so the result includes the
+/// preferred plan, the fastest plan, and the fastest plan within any limit of memory. Groups whose size has no row in
+/// the profile are priced by the row of the nearest size. Throws Unsupported if no shape can be planned.
 FoundShapes find_shapes(const ShapeRequest& request);
 
 /// Returns "DP 4 MP 1 EP 4 ESP 1 PP 2, 4 micro-batches of 2 (1f1b)".
@@ -88,15 +90,16 @@ std::string describe_shape(const ModelShape& model);
 /// Returns the result of the search: counts, reasons, and a table of the fastest shapes and of those with less
 /// memory.
 std::string text_of(const FoundShapes& found, int top);
-/// Returns the same in few lines (five if `tight`): the shape, what was left out, the next shape, the front.
+/// Returns the same in few lines (five if `tight`): the shape, counts of omitted shapes, the
+/// next shape, and the Pareto front.
 std::string brief_text_of(const FoundShapes& found, bool tight);
 Json json_of(const FoundShapes& found);
-/// Returns groups, placement, what ranks keep, and how samples are cut into micro-batches.
+/// Returns groups, placement, states that ranks keep, and micro-batches.
 Json shape_json(const ModelShape& model);
 
 // The candidates of the search for the parallel shape.
 
-/// Groups, how the global batch is cut, and what a rank keeps.
+/// A model with groups, micro-batches and states that ranks keep.
 struct ShapeCandidate {
   ModelShape model;
   double memory_bytes = 0;  // lower bound of a rank's memory
@@ -104,35 +107,36 @@ struct ShapeCandidate {
 
 struct ShapeCandidates {
   std::vector<ShapeCandidate> fitting;
-  std::optional<std::string> not_run;  // why the framework does not run one of the shapes
+  std::optional<std::string> not_run;  // reason why the framework does not run some shape; none: it runs all
   int too_large = 0;                   // number of shapes that exceed the memory of a rank
-  /// Shapes that only another trainer may need: those that are too large, and those whose recomputation makes no
-  /// difference with this trainer's attention.
+  /// Shapes omitted here that may be candidates under another trainer's rules of memory: those that are too large, and
+  /// those whose recomputation has no effect on this trainer's attention.
   std::vector<ModelShape> others;
   bool counted_all = true;                                     // false: the time ran out before all shapes were counted
   double min_bytes = std::numeric_limits<double>::infinity();  // least memory of a shape, including those too large
 };
 
-/// Returns all shapes that divide layers, ranks and samples and agree with the flags.
+/// Returns all shapes that the flags allow and whose sizes divide the numbers of layers, ranks and samples.
 ShapeCandidates shape_candidates(const ShapeRequest& request);
 
-/// Returns the model with complete groups and the ends of its stages; none if its layers do not divide.
+/// Returns the model with all group sizes and with its embedding and output projection on the end stages; none if the
+/// groups or stages do not suit it.
 std::optional<ModelShape> divided(ModelShape model, const commands::ChosenModel& chosen);
 
 // Lower bounds on the plans of a shape under a schedule.
 
 /// Returns a lower bound on the seconds of a step: the work of the busiest lane of the first or the last stage, over
-/// all choices of the schedule that `choice` lets fit (variants, experts per device). Before the last stage's first
+/// the schedule's options (variants, experts per device) that fit with `choice`. Before the last stage's first
 /// pass, each other stage runs the forward of a chunk, and after its last pass a backward. It is computed much faster
 /// than plan_bound_s. `shapes` keeps data that bounds of many models share.
 double lane_bound_s(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns a lower bound on the seconds of all plans of `chosen`, over the same choices of the schedule.
+/// Returns a lower bound on the seconds of all plans of `chosen`, over the same options as lane_bound_s.
 double plan_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                     const DegreeChoice& choice, BoundShapes& shapes);
 
-/// Returns a tighter lower bound from replays of single passes, which takes longer; 0 if none is known.
+/// Returns a tighter lower bound from replays of single passes, which takes longer to compute; 0 if it has none.
 double replayed_bound_s(const Schedule& schedule, const LayerPricer& pricer, const commands::ChosenModel& chosen,
                         const DegreeChoice& choice, BoundShapes& shapes);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The first step of every `tune` that runs something: measures the target and fits its profile.
+// The first step of a `tune` that runs plans: measures the target and fits its profile.
 #include <string>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace moe::tuner {
 
 struct MeasuredTarget {
   FittedProfile fitted;
-  std::string profile_path;  // path of the saved profile, or of the profile of a target that was measured before
+  std::string profile_path;  // path of the saved or, for a target that was measured before, the reused profile
 };
 
 struct Measuring {
