@@ -1,4 +1,4 @@
-"""The planning program: where it is, and its answers as JSON documents."""
+"""The planning program: its path, and its answers as JSON documents."""
 from __future__ import annotations
 
 import json
@@ -26,7 +26,7 @@ class BadInput(MoetuneError, ValueError):
 
 
 def program_path() -> str:
-    """Returns the program's path: by MOETUNE_PROGRAM, else the wheel's, else `./moetune` of the checkout."""
+    """Returns the program's path: MOETUNE_PROGRAM, else that in the wheel, else `./moetune` of the checkout."""
     named = os.environ.get("MOETUNE_PROGRAM")
     if named:
         return named
@@ -37,9 +37,9 @@ def program_path() -> str:
 
 
 def flags_of(options: dict[str, Any]) -> list[str]:
-    """Flags of keyword arguments: `micro_batches=8` is `--micro-batches=8`. True is a flag without a value; None and
-    False are left out; a list or tuple is joined by commas. Flags without a value come last, so that none of them, if
-    it needs a value, can take another flag for it.
+    """Returns the flags for keyword arguments: `micro_batches=8` is `--micro-batches=8`. True is a flag without a
+    value; None and False are left out; a list or tuple is joined by commas. Flags without a value come last, so that
+    none of them, if it needs a value, can take another flag as its value.
 
     Raises BadInput for an empty value.
     """
@@ -57,7 +57,7 @@ def flags_of(options: dict[str, Any]) -> list[str]:
 
 
 def output_of(verb: str, *words: str) -> str:
-    """Runs a verb of the program and returns what it prints; raises what run() does."""
+    """Runs a verb of the program and returns its output; raises the same exceptions as run()."""
     path = program_path()
     try:
         done = subprocess.run([path, verb, *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
@@ -71,7 +71,7 @@ def output_of(verb: str, *words: str) -> str:
     return done.stdout
 
 
-# Flags that would change what run() reads, and what to use in their place.
+# Flags that would change the output that run() reads, and the texts that explain why they are not accepted.
 _NOT_OPTIONS = {"help": "`moetune VERB --help` lists a verb's flags", "json": "the answer is JSON in any case",
                 "quiet": "only the answer is read in any case"}
 

@@ -29,7 +29,7 @@ def moe_blocks(model: nn.Module) -> List[Tuple[str, nn.Module]]:
 
 
 def layer_fields(document: Dict[str, Any]) -> Dict[str, Any]:
-    """Returns a plan's decisions for a layer without attention, as arguments of MoELayer."""
+    """Returns the arguments of MoELayer for a layer without attention under a plan."""
     layer, parallel = document["layer"], document["parallel"]
     kept = ("batch", "seq", "model_dim", "hidden", "experts", "top_k", "order", "dispatcher", "hook")
     return {**{name: layer[name] for name in kept}, **{name: parallel[name] for name in ("mp", "ep", "esp")},
@@ -38,7 +38,7 @@ def layer_fields(document: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def refuse_router_logits(model: nn.Module, _: Any, arguments: Dict[str, Any]) -> None:
-    """A forward hook: routers run inside the layers, so nothing records their logits."""
+    """A forward hook that refuses requests for router logits, which routers inside the layers do not record."""
     asked = arguments.get("output_router_logits")
     if asked or (asked is None and getattr(getattr(model, "config", None), "output_router_logits", False)):
         raise ValueError("replace_moe: found output_router_logits=True, expected False: routers run inside the layers")
@@ -60,7 +60,7 @@ _groups: Dict[int, Any] = {}  # this rank's MP groups, by size
 
 
 def _mp_group(size: int) -> Any:
-    """Returns the process group of this rank's neighbours, which all ranks make at the same point."""
+    """Returns the process group of this rank's `size` neighbours. All ranks must call it at the same point."""
     if size not in _groups:
         _groups[size] = distributed.new_subgroups(size)[0]
     return _groups[size]
@@ -77,8 +77,8 @@ def _own(rows: torch.Tensor, size: int) -> torch.Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers the rows of all ranks of an MP group, each of which has its own. The layer computes all rows on each rank
-    and counts their loss once: `scale` makes their gradients those of the ranks' losses."""
+    """Gathers the rows of an MP group, whose ranks have different rows. The layer computes all rows on each rank and
+    counts their loss once; `scale` turns its gradients into those of the ranks' losses."""
 
     @staticmethod
     def forward(ctx: Any, rows: torch.Tensor, size: int, scale: float) -> torch.Tensor:
@@ -105,8 +105,8 @@ class _TakeOwn(torch.autograd.Function):
 
 class MoEBlock(nn.Module):
     """One MoE block of transformers, whose router and experts a MoELayer computes. Its state dict has the block's names
-    and shapes, for the experts of this rank. `tokens`: this rank's own tokens; the layer may need those of all `mp`
-    ranks of its MP group."""
+    and shapes, for the experts of this rank. `tokens`: number of this rank's tokens; some schedules need those of all
+    `mp` ranks of its MP group."""
 
     def __init__(self, block: nn.Module, make_layer: Callable[[nn.Module], nn.Module], tokens: int, mp: int,
                  losses: str):
@@ -133,7 +133,7 @@ class MoEBlock(nn.Module):
             raise ValueError(f"replace_moe: found {len(rows)} tokens, expected at most {self.tokens}: batch x seq"
                              + (f" / MP {self.mp}" if self.mp > 1 else ""))
         padded = functional.pad(rows, (0, 0, 0, empty)) if empty else rows
-        if len(self.layer.tokens) > self.tokens:  # the schedule decides
+        if len(self.layer.tokens) > self.tokens:  # the schedule needs the tokens of the whole MP group
             every = self.layer(_Gather.apply(padded, self.mp, self.scale))
             output = _TakeOwn.apply(every, self.mp, self.scale)
         else:
@@ -142,7 +142,8 @@ class MoEBlock(nn.Module):
         return output if self.shared_experts is None else output + self.shared_experts(hidden_states)
 
     def _own_parts(self, gate_up: torch.Tensor, down: torch.Tensor) -> Dict[str, torch.Tensor]:
-        """Returns the layer's weights from those of a block, which are whole or in the form of `state_dict`."""
+        """Returns this rank's weights of the layer from the weights of a block, which are those of all experts or,
+        as in `state_dict`, only this rank's."""
         parts: Dict[str, torch.Tensor] = {}
         gate, up = gate_up.transpose(1, 2).chunk(2, -1)
         for name, value in ("w1", gate), ("w3", up), ("w2", down.transpose(1, 2)):

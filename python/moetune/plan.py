@@ -44,25 +44,25 @@ class Layer:
     heads: int  #: attention heads
     experts: int  #: experts of the layer, over all ranks (E)
     top_k: int  #: experts of a token (k)
-    shared_hidden: int = 0  #: hidden width of the shared expert; 0: there is none
+    shared_hidden: int = 0  #: hidden width of the shared expert; 0: no shared expert
     kv_heads: Optional[int] = None  #: key-value heads
     head_dim: Optional[int] = None  #: width of a head; None: model_dim / heads
-    window: Optional[int] = None  #: tokens that a token sees; None: all before it
+    window: Optional[int] = None  #: tokens that attention of a token covers; None: all before it
     q_lora_rank: Optional[int] = None  #: rank of latent attention's queries; None: they are not compressed
     kv_lora_rank: Optional[int] = None  #: rank of latent attention's keys and values; None: attention is not latent
-    qk_nope_head_dim: Optional[int] = None  #: of latent attention: width of a head's queries and keys without positions
-    qk_rope_head_dim: Optional[int] = None  #: likewise, with rotary positions
-    v_head_dim: Optional[int] = None  #: likewise, of values
-    parts: Optional[int] = None  #: parts that each sample is cut into; None: whole samples
-    first_stage_layers: Optional[int] = None  #: of the first pipeline stage; None: as the others have
-    last_stage_layers: Optional[int] = None  #: of the last pipeline stage; None: as the others have
-    rope_theta: Optional[float] = None  #: base of rotary positions; None: there are none
-    node_limit: Optional[int] = None  #: most nodes that a token's experts are on; None: any
-    router_groups: Optional[int] = None  #: groups of experts that node_limit counts; None: one a node
-    capacity_factor: Optional[float] = None  #: f; None: dropless
-    capacity_rounding: Optional[str] = None  #: how the rows of an expert are rounded
+    qk_nope_head_dim: Optional[int] = None  #: width of a latent head's queries and keys without positions
+    qk_rope_head_dim: Optional[int] = None  #: width of a latent head's queries and keys with rotary positions
+    v_head_dim: Optional[int] = None  #: width of a latent head's values
+    parts: Optional[int] = None  #: number of parts that each sample is cut into; None: whole samples
+    first_stage_layers: Optional[int] = None  #: layers of the first pipeline stage; None: as many as others
+    last_stage_layers: Optional[int] = None  #: layers of the last pipeline stage; None: as many as others
+    rope_theta: Optional[float] = None  #: base of rotary positions; None: no rotary positions
+    node_limit: Optional[int] = None  #: most nodes with experts of one token; None: no limit
+    router_groups: Optional[int] = None  #: groups of experts that node_limit counts; None: a group for each node
+    capacity_factor: Optional[float] = None  #: capacity factor f; None: dropless
+    capacity_rounding: Optional[str] = None  #: rule that rounds an expert's number of rows
     ffn: Optional[str] = None  #: kind of expert
-    dtype: Optional[str] = None  #: of activations and weights
+    dtype: Optional[str] = None  #: element type of activations and weights
     gate: Optional[str] = None
     order: Optional[str] = None
     dispatcher: Optional[str] = None
@@ -73,11 +73,11 @@ class Layer:
     bias: bool = False
     aux_loss: float = 0.0  #: coefficient of the load-balancing loss
     z_loss: float = 0.0  #: coefficient of the z loss
-    nodes: Optional[int] = None  #: nodes of the cluster that are used
+    nodes: Optional[int] = None  #: number of nodes that are used
     ranks_per_node: Optional[int] = None
     dp: Optional[int] = None  #: data-parallel group size
     cp: Optional[int] = None  #: context-parallel group size
-    cp_exchange: Optional[str] = None  #: allgather or ring, of keys and values; None: allgather
+    cp_exchange: Optional[str] = None  #: exchange of keys and values: allgather or ring; None: allgather
     mp: Optional[int] = None  #: model-parallel group size
     ep: Optional[int] = None  #: expert-parallel group size
     esp: Optional[int] = None  #: expert-sharding group size
@@ -92,7 +92,7 @@ class Layer:
 
 @dataclass
 class Task:
-    """A task of a simulated plan. `layer` is -1 for tasks that belong to none, such as the optimizer's step."""
+    """A task of a simulated plan. `layer` is -1 for tasks of no layer, such as the optimizer's step."""
     name: str
     phase: str  #: forward, backward or step
     lane: str
@@ -110,27 +110,27 @@ class Lane:
     """A queue of tasks on one resource of a pipeline stage."""
     name: str
     stage: int
-    busy_s: float  #: seconds of an iteration in which a task runs
+    busy_s: float  #: seconds of an iteration in which the lane runs tasks
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
 class Plan:
-    """A layer or model under one schedule. If `status` is "unsupported", `reason` says why and there are no numbers."""
+    """A layer or model under one schedule. If `status` is "unsupported", `reason` says why and no number is set."""
     schedule: str
     status: str = "ok"
     reason: Optional[str] = None
-    variant: Optional[str] = None  #: schedule that decided inside this one, if it has several
+    variant: Optional[str] = None  #: variant that a choosing schedule selected; None: it has no variants
     degree_forward: Optional[int] = None  #: chunks of the forward (r_f)
-    degree_backward: Optional[int] = None  #: chunks of the backward (r_b) where all layers have the same
+    degree_backward: Optional[int] = None  #: chunks of the backward (r_b); None: layers differ
     degree_backward_least: Optional[int] = None  #: smallest r_b of a layer
     degree_backward_most: Optional[int] = None  #: largest r_b of a layer
     forward_s: Optional[float] = None  #: seconds of the forward
-    backward_s: Optional[float] = None  #: seconds from the forward's end
-    total_s: Optional[float] = None  #: seconds of an iteration; of one layer forward + backward
-    bound_s: Optional[float] = None  #: seconds that no number of chunks and no schedule can beat
-    memory_bytes: Optional[float] = None  #: bytes of the rank that needs the most
-    fits: Optional[bool] = None  #: whether that is below the rank's memory; None: the profile does not say
+    backward_s: Optional[float] = None  #: seconds from the forward's end to the backward's end
+    total_s: Optional[float] = None  #: seconds of an iteration; for one layer, of forward and backward
+    bound_s: Optional[float] = None  #: lower bound on the seconds, over all schedules and numbers of chunks
+    memory_bytes: Optional[float] = None  #: bytes on the rank that needs most
+    fits: Optional[bool] = None  #: whether memory_bytes fit into a rank; None: its memory is unknown
     lanes: List[Lane] = field(default_factory=list, repr=False)  #: from `simulate`
     tasks: List[Task] = field(default_factory=list, repr=False)  #: from `simulate`, in issue order
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
@@ -166,10 +166,10 @@ def _plans_table(plans: Sequence[Plan]) -> str:
 
 @dataclass
 class Simulation:
-    """What `simulate` returns: a layer or a model under one or several schedules."""
+    """The result of `simulate`: plans of a layer or a model under one or several schedules."""
     cluster: str
     layer: Layer
-    schedules: List[Plan]  #: in the order of the program
+    schedules: List[Plan]  #: plans in the program's order
     model: str = ""
     layers: int = 1
     micro_batches: int = 1
@@ -177,7 +177,7 @@ class Simulation:
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
     def __getitem__(self, schedule: str) -> Plan:
-        """The plan under that schedule."""
+        """Returns the plan under a schedule."""
         for plan in self.schedules:
             if plan.schedule == schedule:
                 return plan
@@ -192,24 +192,24 @@ class Simulation:
 
 @dataclass
 class Answer:
-    """What `tune` returns: the recommended plan of a layer or a model, and all others."""
+    """The result of `tune`: the recommended plan of a layer or a model, and the plans of all schedules."""
     cluster: str
-    layer: Layer  #: with shape="auto" the parallel groups that were found
+    layer: Layer  #: the layer; with shape="auto", with the groups that the search found
     use: Plan  #: the recommended plan
-    ranking: List[Plan]  #: all schedules, fastest first, then those that do not apply
+    ranking: List[Plan]  #: all schedules: usable ones, the fastest first, then unsupported ones
     model: str = ""
     layers: int = 1
     micro_batches: int = 1
     pipeline: str = "gpipe"
-    current: Optional[Plan] = None  #: the plan under `current`
+    current: Optional[Plan] = None  #: the plan of the argument `current`; None: not given
     notes: List[str] = field(default_factory=list)  #: prices that were derived or extrapolated
-    doubtful: bool = False  #: whether a weak fit prices what is compared
+    doubtful: bool = False  #: whether rows of the profile with a weak fit price the plans
     records: Optional[str] = None  #: file with the records; None: not asked for
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
-    flags: Dict[str, Any] = field(default_factory=dict, repr=False)  #: what `tune` was called with
+    flags: Dict[str, Any] = field(default_factory=dict, repr=False)  #: arguments of the call of `tune`
 
     def simulate(self) -> Simulation:
-        """Simulates the recommended plan, in the shape that was found, with lanes and tasks."""
+        """Simulates the recommended plan and shape, and returns it with lanes and tasks."""
         given = {name: value for name, value in self.flags.items() if name not in _TUNE_ALONE}
         if self.extra.get("defaults"):
             given.update(zero=self.layer.zero, recompute=self.layer.recompute)
@@ -244,18 +244,18 @@ class GridLayer:
     status: str
     schedules: List[Plan] = field(default_factory=list, repr=False)
     reason: Optional[str] = None
-    memory_bytes: Optional[float] = None  #: bytes of a rank
+    memory_bytes: Optional[float] = None  #: bytes on a rank
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
     def best(self) -> Optional[Plan]:
-        """The fastest plan; None if no schedule applies."""
+        """Returns the fastest plan; None if no schedule is usable."""
         planned = [plan for plan in self.schedules if plan.total_s is not None]
         return min(planned, key=lambda plan: plan.total_s or 0, default=None)
 
 
 @dataclass
 class GridAnswer:
-    """What `tune_grid` returns: each layer of a grid under all schedules."""
+    """The result of `tune_grid`: each layer of a grid under all schedules."""
     cluster: str
     grid: str
     layers: List[GridLayer]
@@ -275,8 +275,8 @@ class GridAnswer:
 
 @dataclass
 class Estimate:
-    """Bytes on one rank of a pipeline stage, by one way to count activations."""
-    activations_model: str  #: what is counted as activations
+    """Bytes on one rank of a pipeline stage, under one model of its activations."""
+    activations_model: str  #: name of the rule that counts activations
     total_bytes: float
     weights_bytes: float
     gradients_bytes: float
@@ -285,20 +285,20 @@ class Estimate:
     buffers_bytes: float  #: buffers of collectives
     fits: Optional[bool] = None  #: whether the total is below the rank's memory
     stage: int = 0
-    reason: Optional[str] = None  #: by how much it does not fit
+    reason: Optional[str] = None  #: excess over the rank's memory; None: it fits
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass
 class Memory:
-    """What `memory` returns: what a rank must hold."""
+    """The result of `memory`: estimates of the memory that a rank needs."""
     cluster: str
     layer: Layer
     estimates: List[Estimate]
     model: str = ""
     layers: int = 1
     micro_batches: int = 1
-    memory_bytes: Optional[float] = None  #: memory of a rank; None: the profile does not say
+    memory_bytes: Optional[float] = None  #: bytes of memory of a rank; None: unknown
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 
     def _repr_html_(self) -> str:
@@ -317,7 +317,7 @@ class Record:
     status: str
     parameters: Dict[str, Any]
     prediction: Dict[str, Any]
-    summary: Dict[str, Any]  #: measured
+    summary: Dict[str, Any]  #: measured values
     schedule: Optional[str] = None
     extra: Dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -52,10 +52,10 @@ _load(_library(torch.__version__.split("+")[0]))
 
 
 class _Ranks:
-    """This process's place among the ranks of a process group. `group` None: it is alone."""
+    """This process's rank in a process group. `group` None: the process is the only rank."""
 
     def __init__(self, group: Any, ranks_per_node: int, timeout: float):
-        self.store = None  # the store; the process that serves it does so as long as it is referenced
+        self.store = None  # the reference keeps the store's server alive in the process that serves it
         rank, ranks, address, run = 0, 1, "", ""
         if group is not None and distributed.get_world_size() > 1:
             rank, ranks = distributed.get_rank(), distributed.get_world_size()
@@ -91,20 +91,21 @@ def _ranks(ranks_per_node: int, timeout: float) -> Any:
 
 
 def _refuse(ranks: Any, error: Exception) -> None:
-    """Ends the other ranks with this line, unless all ranks report it; otherwise they would wait for this one."""
+    """Ends the other ranks with the error's first line, because they would wait for this one. Does nothing if all ranks
+    report the error."""
     ranks.refuse((str(error) or type(error).__name__).splitlines()[0])
 
 
 @atexit.register
 def _leave() -> None:
     while _known_ranks:
-        ranks = _known_ranks.popitem()[1]  # it keeps the store alive until all ranks have left
+        ranks = _known_ranks.popitem()[1]  # its reference keeps the store alive until all ranks have left
         ranks.made.close()
 
 
 class _Layer:
-    """The layer of some options; blocking, because all ranks make theirs. A copy is another layer with the same
-    options. `own`: the parameters of the parts that Python computes, by name; `parts`: these parts, of _PARTS."""
+    """The C++ layer for some options. The constructor blocks until all ranks have made theirs. A copy is another layer
+    with the same options. `parts`: the parts that Python computes, names of _PARTS; `own`: their parameters by name."""
 
     def __init__(self, options: str, ranks_per_node: int, timeout: float, parts: Tuple[str, ...],
                  own: Dict[str, torch.Tensor]):
@@ -112,7 +113,7 @@ class _Layer:
         self.number = next(_numbers) if parts else 0
         self.modules: Dict[str, Any] = {}  # modules of the parts, from the first forward on
         self.chosen: Any = None  # hidden states, parameters and weights of the last forward, with their graph
-        self.rows: Dict[Any, Any] = {}  # the same for experts' rows, by expert, first row and number of rows
+        self.rows: Dict[Any, Any] = {}  # inputs and outputs of experts, by expert, first row and number of rows
         self.inside: Set[int] = set()  # threads in which a part runs
         self.ranks = _ranks(ranks_per_node, timeout)
         self.made = torch.classes.moetune.Layer(self.ranks, options, self.number, list(parts),
@@ -148,7 +149,7 @@ def _called_name(name: str) -> str:
     return name.replace(".", "/")  # torch allows no dots
 
 
-# Parts of a layer that Python can compute; the first two have parameters. Then the points of a hook.
+# Parts of a layer that Python can compute, of which the first two can have parameters; and the points of a hook.
 _PARTS = ("gate", "experts", "order", "dispatcher", "hook")
 _POINTS = ("before_moe_start", "before_dispatch", "after_dispatch", "before_combine", "after_combine",
            "before_moe_end")
@@ -178,7 +179,7 @@ def _choices(found: Any) -> Tuple[torch.Tensor, torch.Tensor]:
 
 def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[torch.Tensor],
             keeps: bool) -> Tuple[Any, Any]:
-    """Returns a module's inputs (rows and parameters) and its output for these; `keeps`: with their graph."""
+    """Returns a module's inputs (rows and parameters) and its output; `keeps`: with the graph for a backward."""
     with torch.inference_mode(False), torch.set_grad_enabled(keeps), _calls:
         rows = rows.requires_grad_()
         # Stand-ins for the parameters: the layer gives their gradients to autograd, so hooks see each gradient once.
@@ -190,7 +191,7 @@ def _called(layer: _Layer, module: nn.Module, rows: torch.Tensor, values: List[t
 
 def _gradients(inputs: List[torch.Tensor], output: torch.Tensor, d_output: torch.Tensor,
                keeps: bool) -> List[torch.Tensor]:
-    """Returns the gradients of `inputs`, zeros where there is none."""
+    """Returns the gradients of `inputs`; zeros for an input without a gradient."""
     found: List[Optional[torch.Tensor]] = [None] * len(inputs)
     wanted = [i for i, each in enumerate(inputs) if each.requires_grad]
     if output.requires_grad and wanted:
@@ -235,7 +236,7 @@ def _expert_backward(number: int, expert: int, first: int, rows: torch.Tensor, d
                      values: List[torch.Tensor], of_inputs: bool, of_weights: bool) -> List[torch.Tensor]:
     layer = _layers[number]
     key = expert, first, len(rows)
-    if key not in layer.rows:  # graphs of a forward in other chunks, which are of no use for these rows
+    if key not in layer.rows:  # drops graphs of an earlier forward in other chunks, which overlap these rows
         for other, begin, count in list(layer.rows):
             if other == expert and begin < first + len(rows) and first < begin + count:
                 del layer.rows[other, begin, count]
@@ -295,7 +296,7 @@ def _hook(number: int, point: str, phase: str, rows: torch.Tensor) -> None:
 
 
 def _refusing(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps an operator so that its exceptions end the other ranks: C++ only sees that there was an exception."""
+    """Wraps an operator so that its exceptions end the other ranks with their text, which C++ does not see."""
     def called(number: int, *arguments: Any) -> Any:
         try:
             return operator(number, *arguments)
@@ -312,7 +313,7 @@ for _operator in (_gate_forward, _gate_backward, _experts_begin, _expert_forward
 
 
 def _plan_text(path: str) -> str:
-    """Returns the text of a plan, from its file or from the records that `tune` keeps."""
+    """Returns the text of a plan from a plan file or from records of `tune`."""
     with open(path, encoding="utf-8") as file:
         text = file.read()
     try:
@@ -335,7 +336,7 @@ def _field(key: str, value: Any) -> Any:
 
 
 def _called_parts(parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Returns the order, the dispatcher and the hook that Python computes, without named ones."""
+    """Returns those of order, dispatcher and hook that are Python objects instead of names."""
     called = {name: part for name, part in parts.items() if part is not None and not isinstance(part, str)}
     for name, part in called.items():
         if name == "order" and not all(callable(getattr(part, way, None)) for way in ("order", "i_order")):
@@ -355,7 +356,7 @@ def _called_parts(parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _made_expert(make: Callable[[], nn.Module], seed: int, number: int) -> nn.Module:
-    """Makes one expert, with the same weights whichever rank makes it."""
+    """Makes one expert, with the same weights on every rank."""
     if isinstance(make, nn.Module) or not callable(make):
         raise TypeError(f"MoELayer: expert: found a {type(make).__name__}, expected what makes one when it is called")
     with torch.random.fork_rng(devices=[]):
@@ -377,25 +378,27 @@ class MoELayer(nn.Module):
 
     `expert` makes one expert: a module that is called with rows (rows, model_dim) and returns as many. It is called
     without arguments once for each expert that the rank holds, with torch's random numbers seeded by `seed` and the
-    expert's number, and all ranks that hold an expert start with the first one's parameters. ESP must be 1.
+    expert's number. If several ranks hold an expert, they start with the parameters of the first of these ranks. ESP
+    must be 1.
 
-    `gate` is the name of a gate, or a module of one's own. Called with hidden states (tokens, model_dim), it returns
+    `gate` is the name of a gate, or your own module. Called with hidden states (tokens, model_dim), it returns
     the experts' numbers and their weights, both (tokens, top_k); autograd does its backward. Its parameters start as
     rank 0's and stay the same on all ranks.
 
-    `order`, `dispatcher` and `hook` are names likewise, or parts of one's own (docs/torch_parts.md): an object with the
-    functions `order` and `i_order`; a function that exchanges rows; functions by the names of a hook's points.
+    `order`, `dispatcher` and `hook` are names, too, or your own parts (docs/torch_parts.md): for `order` an object with
+    the functions `order` and `i_order`, for `dispatcher` a function that exchanges rows, for `hook` a dict from the
+    names of a hook's points to functions.
 
     `losses`: "sum" or "mean": the loss of the step is the sum, or as with DistributedDataParallel the mean, of the
     losses of ranks with different tokens. `seed` decides the initial weights, which don't depend on the number of
-    ranks. `ranks_per_node` counts a machine's ranks as several nodes; 0: as they are. `timeout`: after so many seconds
-    without an answer a rank counts as failed.
+    ranks. `ranks_per_node`: number of ranks that count as one node; 0: all ranks of a machine. `timeout`: seconds
+    without an answer after which a rank counts as failed.
 
     `attention=False`: a layer without attention and its norm. With `residual=False` and `norm="none"` it is gate and
     experts alone.
 
     Raises ValueError, or TypeError for a wrong type of elements, with a line that says what was found and expected;
-    RuntimeError where another rank failed.
+    RuntimeError if another rank failed.
     """
 
     def __init__(self, *, plan: Union[str, os.PathLike, None] = None, schedule: Optional[str] = None,
@@ -528,8 +531,8 @@ class MoELayer(nn.Module):
                 for i, name in enumerate(self._names) if name not in self._called}
 
     def auxiliary_loss(self) -> float:
-        """The gate's auxiliary losses of the last forward, times their coefficients: their gradients are in those of
-        the backward, so a loss to train by must not contain them."""
+        """The gate's auxiliary losses of the last forward, times their coefficients. The backward adds their gradients
+        already, so do not add them to the training loss."""
         return self._layer.made.auxiliary_loss()
 
     def runner_seconds(self) -> Tuple[float, float]:
@@ -538,10 +541,10 @@ class MoELayer(nn.Module):
         return forward, backward
 
     def tuning(self) -> Optional[Dict[str, Any]]:
-        """How far plan="auto" is; None of a layer whose plan was given. `decided`: the plan stays; `steps`: training
-        steps so far; `rows`: seconds of the layer's tasks by the number of chunks, the same on all ranks; `ranking`:
-        the schedules by their `predicted_s` from these rows, with `measured_s` of those that ran; `plan`: the document
-        of the plan once it is decided, which MoELayer(plan=FILE) runs from a file."""
+        """Returns the progress of plan="auto"; None if the layer's plan was given. `decided`: whether the plan is
+        final; `steps`: training steps so far; `rows`: seconds of the layer's tasks by the number of chunks, the same on
+        all ranks; `ranking`: the schedules by their `predicted_s` from these rows, with `measured_s` of those that ran;
+        `plan`: the plan's document once it is decided, which MoELayer(plan=FILE) accepts as a file."""
         text = self._layer.made.tuning()
         return json.loads(text) if text else None
 
@@ -550,8 +553,9 @@ class MoELayer(nn.Module):
 
 
 def data_parallel(model: nn.Module, **options: Any) -> nn.Module:
-    """DistributedDataParallel of a model with MoELayers, which average or sum the gradients of their own parameters
-    (`losses="mean"` fits); `options` are DistributedDataParallel's. Buffers of experts stay each rank's own."""
+    """Returns the model in DistributedDataParallel, which ignores the parameters of MoELayers, because these layers
+    average (`losses="mean"`, as DistributedDataParallel does) or sum their own gradients. Buffers of experts are not
+    synchronized. `options`: arguments of DistributedDataParallel."""
     own = [f"{prefix}.{name}" if prefix else name for prefix, module in model.named_modules()
            if isinstance(module, MoELayer)
            for name in [*dict(module.named_parameters()),
@@ -570,10 +574,11 @@ def replace_moe(model: nn.Module, *, batch: Optional[int] = None, seq: Optional[
     the experts that this rank holds, so make optimizers afterwards. `state_dict` keeps the model's names and shapes,
     of this rank's experts; `load_state_dict` takes such a part, or the whole.
 
-    A forward has at most `batch` x `seq` / MP tokens on each rank, which are its own; fewer are padded. `plan`, as
-    MoELayer's, decides these, schedule, degrees and groups; with "auto" each layer finds a schedule of its own, for
-    `batch` and `seq` as given. `options`: other arguments of MoELayer (`mp`, `ep`, `esp`, `ranks_per_node`, ...). MP
-    and ESP are 1 where neither has them. No token is dropped. All ranks begin with the same model.
+    A forward has at most `batch` x `seq` / MP tokens on each rank, different ones on each; fewer are padded. `plan`,
+    the same as MoELayer's, decides `batch`, `seq`, schedule, degrees and groups; with "auto", each layer finds its own
+    schedule for the given `batch` and `seq`. `options`: other arguments of MoELayer (`mp`, `ep`, `esp`,
+    `ranks_per_node`, ...). MP and ESP are 1 unless the plan or an option sets them. No token is dropped. All ranks
+    must begin with the same model.
 
     `losses="mean"` fits DistributedDataParallel (data_parallel). Raises ValueError for models without such blocks,
     with activations other than SiLU or with router noise, and in a forward that asks for router logits.

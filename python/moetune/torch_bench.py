@@ -38,7 +38,7 @@ Leaves = List[torch.Tensor]
 Forward = Callable[[torch.Tensor], torch.Tensor]
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4}
 PEERS = ("eager", "compile", "tutel")
-# Defaults of MoELayer. Options that plain PyTorch does not have here must have these values.
+# Defaults of MoELayer. Options that PlainLayer does not implement must have these values.
 _DEFAULTS = {"batch": 4, "seq": 1024, "model_dim": 1024, "hidden": 4096, "heads": 16, "kv_heads": 0, "head_dim": 0,
              "rope_theta": 0, "experts": 1, "top_k": 2, "capacity_factor": 1.2, "causal": True, "gate": "gshard",
              "ffn": "gpt", "dtype": "float32", "order": "tutel", "dispatcher": "alltoall", "hook": "none",
@@ -100,7 +100,8 @@ class PlainLayer:
         return inner @ w["w2"][number]
 
     def capacity(self, tokens: int) -> Optional[int]:
-        """Returns the most rows that an expert takes: first choices come before second ones, in the order of tokens."""
+        """Returns the largest number of rows that an expert takes; None: no limit. First choices take precedence over
+        second ones, and earlier tokens over later ones."""
         factor = self.fields["capacity_factor"]
         return None if factor is None else math.ceil(self.fields["top_k"] * factor * tokens / self.fields["experts"])
 
@@ -120,7 +121,7 @@ class PlainLayer:
 
 
 class TutelLayer(PlainLayer):
-    """The layer with the MoE part of the package tutel, without drops."""
+    """The layer with the MoE part of the package tutel, which drops no tokens."""
 
     def __init__(self, fields: Dict[str, Any], weights: Weights):
         super().__init__(fields, weights)
@@ -207,9 +208,9 @@ def _peer(name: str, fields: Dict[str, Any], weights: Weights) -> Tuple[Optional
 
 def compare(fields: Dict[str, Any], schedule: str = "tutel", degrees: Any = 1, rounds: int = 15,
             peers: Tuple[str, ...] = PEERS) -> Dict[str, Any]:
-    """Compares and times one layer; `fields` are MoELayer's. Returns `worst_error` and `worst_tensor`; `ways`: of
-    "moetune" and the peers, lists of seconds `forward_s` and `total_s`, empty if the results disagree; and `left_out`:
-    why other peers have none. Raises ValueError for a layer that plain PyTorch does not have here."""
+    """Compares and times one layer; `fields` are MoELayer's. Returns `worst_error` and `worst_tensor`; `ways`: for
+    "moetune" and each peer, lists of seconds `forward_s` and `total_s`, empty if the results disagree; and `left_out`:
+    reasons why other peers were not run. Raises ValueError for options that PlainLayer does not implement."""
     given, fields = fields, _checked(fields)
     layer = MoELayer(**given, schedule=schedule, degrees=degrees)
     layer.eval()  # a gate without noise
