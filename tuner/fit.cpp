@@ -16,7 +16,7 @@
 namespace moe::tuner {
 namespace {
 
-// The cases to fit, and a description of their origin for the profile.
+// The cases to fit, and their origin in words, which the profile records.
 struct Measured {
   std::vector<CaseRecord> cases;
   std::string source;
@@ -161,7 +161,7 @@ std::string percent_if(const std::optional<double>& share) {
   return *share < 10 ? percent(*share, 2) : fmt::format("{:.3g} %", 100 * *share);
 }
 
-constexpr int kCurve = 5;  // the column of the curves' errors, if there is one
+constexpr int kCurve = 5;  // index of the column of the curves' errors, in tables that have it
 
 std::vector<std::string> cells_of(const FittedRow& row, const Profile* truth, bool curves) {
   const LinearFit& fit = row.fit;

@@ -12,7 +12,7 @@ namespace {
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-constexpr size_t kShownNotes = 3;  // notes that are shown for one label
+constexpr size_t kShownNotes = 3;  // number of notes shown for one label
 
 // Adds notes on what replaced prices that the profile lacks.
 void add_notes(const std::vector<commands::SweepRow>& rows, std::vector<std::string>& lines) {
@@ -57,7 +57,7 @@ std::vector<std::string> summary_lines(const std::vector<commands::SweepRow>& ro
 }  // namespace
 
 std::string fastest_text(const std::vector<commands::ScheduleSummary>& summaries) {
-  constexpr double kShown = 5e-4;  // closer means print the same, and the first of them is named
+  constexpr double kShown = 5e-4;  // closer means print the same; the first one of them is named
   double best = 0;
   int most = 0;
   for (const commands::ScheduleSummary& s : summaries) {
@@ -91,7 +91,7 @@ AnswerPart sweep_part(const std::vector<commands::SweepRow>& rows, const command
 
 namespace {
 
-// Returns rows spread evenly over those that could be tuned.
+// Returns `layers` rows, spread evenly over the planned rows.
 std::vector<const commands::SweepRow*> sample(const std::vector<commands::SweepRow>& rows, int layers) {
   std::vector<const commands::SweepRow*> supported, chosen;
   for (const commands::SweepRow& row : rows)
@@ -120,7 +120,7 @@ std::vector<StrategyRow> compare_strategies(const commands::SweepRequest& reques
       const LayerPricer pricer(request.profile, chosen[i]->shape, request.pricing);
       const double seconds = strategy.tune(search, schedule, pricer).total_s();
       if (report.size() == 1) exact[i] = seconds;                   // the first strategy is the exact search
-      const double regret = std::max(0.0, seconds / exact[i] - 1);  // negative by rounding of the sum
+      const double regret = std::max(0.0, seconds / exact[i] - 1);  // rounding of the sum can make it negative
       row.mean_regret += regret / static_cast<double>(chosen.size());
       row.worst_regret = std::max(row.worst_regret, regret);
       row.slower += regret > 1e-4;

@@ -17,7 +17,7 @@
 namespace moe::tuner {
 namespace {
 
-// Writes the timeline of one layer that could be planned, under every schedule.
+// Writes the predicted timelines of one planned layer, under every schedule.
 void write_planned_trace(const commands::TraceFlags& trace, const commands::SweepRequest& request,
                          const std::vector<commands::SweepRow>& rows) {
   std::vector<const commands::SweepRow*> planned;

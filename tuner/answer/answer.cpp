@@ -17,10 +17,10 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kNamesShown = 3;        // names shown of schedules that are refused for the same reason
-constexpr double kClearlyFaster = 0.01;  // a smaller gain is no reason to leave the plan
+constexpr size_t kNamesShown = 3;        // number of names shown if schedules are refused for the same reason
+constexpr double kClearlyFaster = 0.01;  // least gain, as a share, that replaces the plan
 
-// Returns the seconds of the whole layer or model if the trial's layers take `trial_s`.
+// Returns the seconds of the whole layer or model, given the seconds `trial_s` of the layers that the trial ran.
 double whole_s(const Answer& answer, const RankedSchedule& row, const CaseRecord& trial, double trial_s) {
   return ran_all_layers(answer) ? trial_s + row.total_s() - predicted_s(trial)
                                 : row.total_s() * trial_s / predicted_s(trial);

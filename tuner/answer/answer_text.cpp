@@ -69,7 +69,7 @@ std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
   return items;
 }
 
-// Returns the next row with a different time: a second name for the same plan is no alternative.
+// Returns the next row with a different time; rows with equal times are other names of the same plan.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
     if (row.is_usable() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
@@ -123,7 +123,7 @@ std::string same_text(const Answer& answer, const RankedSchedule& use) {
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
-// Returns one item for each kind of note. With `all`, a kind whose item would be too long has one item for each note.
+// Returns one item for each kind of note; if `all` and the item would be too long, one item for each note instead.
 std::string notes_text(const PriceNotes& notes, bool all) {
   std::map<std::string, std::vector<std::string>> by_label;
   for (const PriceNote& note : notes) {
@@ -180,8 +180,8 @@ std::vector<std::string> use_items(const Answer& answer, const RankedSchedule& u
   return rates ? std::vector{text, rates_text(*rates, *answer.profile)} : std::vector{text};
 }
 
-// Returns which schedule is faster than the preferred one, unless a run or the shape search decided, and which ones the
-// time did not allow to plan.
+// Returns items on a schedule faster than the preferred one, unless a run or the shape search decided, and on schedules
+// that were not planned because the time ended.
 std::vector<std::string> preferred_items(const Answer& answer, const RankedSchedule& use) {
   if (answer.shapes != nullptr) return {};
   std::vector<std::string_view> late;
@@ -202,7 +202,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   return items;
 }
 
-// Returns which layers or model, their groups if `shaped`, and where.
+// Returns the layers or the model, their groups if `shaped`, and the cluster.
 std::vector<std::string> question_lines(const Answer& answer, const RankedSchedule& use, bool shaped) {
   const std::optional<double>& has = answer.profile->memory_bytes;
   const std::string& here = answer.chosen->model_on_cluster;
@@ -227,7 +227,7 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   std::string fit = answer.fitted == nullptr ? "" : fit_line(*answer.fitted);
   if (!fit.empty()) fit += detail.tight ? ';' : '\n';
   if (!detail.tight) return text + fit + notes_text(use.notes, detail.all);
-  // A short answer has one line for the fit, the origins of the prices, and how many notes and schedules --all shows.
+  // A short answer has one line for the fit, the origins of the prices, and the number of notes and schedules hidden.
   std::string origins = text_of_origins(*answer.profile);
   if (!origins.empty()) origins += "; ";
   return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,
@@ -245,7 +245,8 @@ std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule
   return lines;
 }
 
-// Returns the names of the files; with `all` also of the records, which the line of all settings names otherwise.
+// Returns the names of the files. Only `all` includes the records, because a short answer names them in the line on
+// all settings.
 std::string files_text(const Answer& answer, bool all) {
   std::vector<std::string> files;
   const bool others = !answer.profile_path.empty() || !answer.trace_path.empty();
@@ -389,7 +390,7 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
   return notes;
 }
 
-// Returns how many rows are left out, and why some schedules cannot be used.
+// Returns the number of hidden rows, and the reasons why some schedules are unusable.
 std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.is_usable(); }));
@@ -497,12 +498,12 @@ std::string ranking_text(const Answer& answer, const Detail& detail) {
 
 namespace {
 
-constexpr size_t kFastest = 2;          // shapes that are shown whatever their memory is
-constexpr double kUnpricedShare = 0.1;  // share of shapes without a price above which the text begins with them
+constexpr size_t kFastest = 2;          // fastest shapes that are always shown
+constexpr double kUnpricedShare = 0.1;  // if more shapes lack a price, the text begins with them
 constexpr size_t kReasons = 3;          // reasons that are shown for refused shapes
 constexpr size_t kSmaller = 3;          // shapes with less memory that are shown in the short answer
 
-constexpr size_t kMaxShapes = 39;  // shapes for which the table's lines keep 120 columns
+constexpr size_t kMaxShapes = 39;  // largest number of shapes for which lines have at most 120 columns
 
 // Returns the counts of shapes; if many lack a price, the rows that the profile lacks come first.
 std::string counts_of(const FoundShapes& found) {
@@ -526,7 +527,7 @@ std::string counts_of(const FoundShapes& found) {
   return text;
 }
 
-// Returns how many shapes have no plan, and the commonest reason.
+// Returns the number of shapes without a plan, and the most frequent reason.
 std::string most_frequent_refusal(const FoundShapes& found, bool why) {
   const std::string priceless = found.unpriced == found.refused ? " without a price"
                                 : found.unpriced > 0 ? fmt::format(" refused ({} without a price)", found.unpriced)
@@ -549,7 +550,7 @@ std::string shape_text(const RankedShape& shape) {
                      commands::degree_range(best.degrees_backward.first, best.degrees_backward.second));
 }
 
-// Returns which plan is faster than the preferred one; empty if none is.
+// Returns items on a plan faster than the preferred one; empty if none is faster.
 std::vector<std::string> preference_of(const FoundShapes& found) {
   if (!found.fastest) return {};
   const RankedShape& use = found.ranked.front();
@@ -588,7 +589,7 @@ std::string brief_text_of(const FoundShapes& found, bool tight) {
   if (found.ranked.size() > 1 && !found.fastest && !tight)
     text +=
         fmt::format("{}next: {}: {}\n", kIndent, comparison_text(found, found.ranked[1]), shape_text(found.ranked[1]));
-  std::vector<const RankedShape*> smaller, larger;  // of the Pareto front; the larger ones are a little faster
+  std::vector<const RankedShape*> smaller, larger;  // on the Pareto front, with less and with more memory
   for (const RankedShape& shape : found.ranked)
     if (shape.pareto && &shape != &first)
       (shape.best.memory_bytes < first.best.memory_bytes ? smaller : larger).push_back(&shape);

@@ -68,11 +68,12 @@ Flags changed(const Layout& from, const Layout& to) {
 
 bool equal_layouts(const Layout& a, const Layout& b) { return flags_of(a) == flags_of(b); }
 
-/// A change that can be applied to a layout on its own. The groups that depend on it, and how samples are cut, are set
+/// A change that can be applied to a layout on its own. Dependent groups and the number of micro-batches are set
 /// afterwards.
 using Change = std::function<void(Layout& layout, const Layout& to)>;
 
-// Returns all changes: first those of a flag or two, then pairs of groups, for layers on which no group changes alone.
+// Returns all changes: first those of one or two flags, then those of pairs of groups, for layers on which changing one
+// group alone is invalid.
 std::vector<Change> changes() {
   const auto group = [](int ParallelShape::*size) {
     return [size](Layout& l, const Layout& to) { l.model.shape.parallel.*size = to.model.shape.parallel.*size; };
@@ -127,8 +128,8 @@ const RankedShape* best_of_file(const Answer& answer) {
   return plans == answer.of_frameworks.end() ? nullptr : best_of(answer, *plans);
 }
 
-/// Times layouts with the answer's prices. The way leads to the recommended plan or, from a file, to the best of the
-/// file's framework.
+/// Finds the steps of a Walk, with times by the answer's prices. The last layout is the recommended plan or, if the
+/// user's layout comes from a file, the best plan of the file's framework.
 class Way {
  public:
   Way(const TuneOptions& options, const Answer& answer)
@@ -169,7 +170,7 @@ class Way {
     return timed(from_);
   }
 
-  // Returns the change that gains most; none if no single change gains anything.
+  // Returns the layout after the single change that saves most time; none if no single change saves time.
   std::optional<std::pair<Layout, TimedLayout>> best_change(const Layout& at, const TimedLayout& now, bool& in_time) {
     std::optional<std::pair<Layout, TimedLayout>> best;
     std::vector<Layout> seen;
@@ -275,8 +276,8 @@ std::string degrees_text(const RankedSchedule& row) {
                      commands::degree_range(row.degrees_backward.first, row.degrees_backward.second));
 }
 
-// Returns the settings of the user's framework if it has all of them, else the flags. Tuned degrees are shown with the
-// values found.
+// Returns the changes as settings of the user's framework if it has a setting for each, else as flags. Tuned degrees
+// are shown by their values.
 std::string changes_text(const LayoutStep& step) {
   if (step.settings.size() == step.flags.size()) return fmt::format("{}", fmt::join(step.settings, " "));
   std::vector<std::string> shown;
@@ -325,10 +326,10 @@ const LayoutStep* first_change(const Walk& walk) {
   return &walk.steps.front();
 }
 
-/// A log's FLOPs of a GPU a second, beside those of the prediction by the same formula, Megatron's.
+/// Comparison of the FLOP/s of a GPU in a training log with Megatron's formula for the FLOPs of a step.
 struct LogRates {
   double log = 0, predicted = 0;
-  double ratio = 1;  // FLOPs of a step: the log's count over the formula's
+  double ratio = 1;  // FLOPs of a step by the log over those by the formula
   bool counts_masked = false;
   bool is_same() const { return std::abs(ratio - 1) <= 0.02; }
 };
@@ -397,9 +398,9 @@ std::vector<std::string> defaults_of(const commands::LayoutFile& file) {
   return defaults;
 }
 
-// Returns the model's size of that flag; none: no limit of capacity.
+// Returns the model's size that a flag sets; none for a capacity without a limit.
 std::optional<double> planned_size(const ModelShape& model, std::string_view flag) {
-  std::optional<double> size = model.layers;  // --layers, which is no field of a layer
+  std::optional<double> size = model.layers;  // --layers is not a field of a layer
   for_each_layer_field([&](const auto& field) {
     if constexpr (!field.is_name)
       if (flag == field.flag()) size = std::optional<double>(model.shape.layer.*field.member);

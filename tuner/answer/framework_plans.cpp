@@ -65,7 +65,7 @@ std::string slower_text(const Answer& answer, const RankedSchedule& use, const R
 /// The table of the frameworks that run something.
 class FrameworkTable {
  public:
-  // `most`: largest number of rows, in which frameworks with the same plan share a row; 0: each framework has a row.
+  // `most`: largest number of rows; frameworks with the same plan then share a row. 0: each framework has its own row.
   FrameworkTable(const Answer& answer, const RankedSchedule& use, size_t most) : answer_(answer), use_(use) {
     for (const FrameworkPlans& plans : answer.of_frameworks)
       if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, most > 0);
@@ -144,7 +144,7 @@ class FrameworkTable {
     return rates_of(chosen, *answer_.profile, plan.total_s());
   }
 
-  // Returns the shape's text, or a reference to the answer (USE) or to an earlier row if that has the same shape.
+  // Returns the shape's text, or a reference to the recommended plan (USE) or an earlier row with the same shape.
   std::pair<std::string, std::string> shape_of(size_t row) const {
     const ModelShape& model = rows_[row].best->model;
     if (same_shape(model, answer_.chosen->model)) return {"as USE", ""};

@@ -57,7 +57,7 @@ void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSc
   if (profile.memory_bytes) row.refusal = misfit(memory, *profile.memory_bytes);
 }
 
-// Returns a lower bound on the memory of the schedule's plans: none holds fewer micro-batches than its order requires.
+// Returns a lower bound on the memory of the schedule's plans, by the fewest micro-batches that its order can hold.
 MemoryEstimate min_memory(const commands::ChosenModel& chosen, const Schedule& schedule) {
   const auto with = [&](Flow flow) {
     return commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, flow));
@@ -247,8 +247,8 @@ std::vector<RankedSchedule> rank(const RankingRequest& request, const std::vecto
 
 namespace {
 
-// Returns the winner's schedule with a phase's degree (none: both phases') moved by `step`; none if it has no such
-// degree.
+// Returns the time of the winner's schedule with the degree of a phase (none: of both phases) changed by `step`; none
+// if that degree is invalid.
 std::optional<Neighbour> neighbour(const RankingRequest& request, const Schedule& schedule,
                                    const RankedSchedule& winner, std::optional<Phase> phase, int step) {
   const auto [least, most] = winner.degrees_backward;
@@ -260,7 +260,7 @@ std::optional<Neighbour> neighbour(const RankingRequest& request, const Schedule
   if (phase != Phase::forward) moved.degrees.backward = degree;
   const RankedSchedule row = ranked(moved, schedule);
   if (row.refusal) return std::nullopt;
-  // A degree that the schedule rounded to another one is left out: its chunks would have less than a row.
+  // Omits a degree that the schedule rounded to another one because chunks would have less than a row.
   const int cut = phase == Phase::backward ? row.degrees_backward.first : row.degree_forward;
   if (cut != degree) return std::nullopt;
   return Neighbour{phase, degree, row.total_s() / winner.total_s() - 1};

@@ -25,9 +25,9 @@ constexpr double kSearchShare = 0.6;      // share of the time for the search; t
 constexpr double kFrameworksShare = 0.2;  // share of the search's time for the searches of all frameworks
 constexpr double kFrontShare = 0.03;      // least share of the time for plans with less memory
 constexpr double kNone = std::numeric_limits<double>::infinity();
-constexpr size_t kStates = 3;        // recompute choices whose lane bounds are kept for the next shapes
-constexpr size_t kStagedShapes = 3;  // shapes of several stages that are planned by schedules of iterations too
-constexpr int kBoundedAtFirst = 32;  // shapes that are bounded before the first plan; doubles before each later one
+constexpr size_t kStates = 3;        // number of recompute choices whose lane bounds are cached
+constexpr size_t kStagedShapes = 3;  // number of multi-stage shapes also planned by schedules that order iterations
+constexpr int kBoundedAtFirst = 32;  // number of shapes to bound before the first plan; doubles for each later one
 
 /// An open entry of the search with its lower bound: a shape without bounded schedules, or one of its schedules.
 struct Open {
@@ -40,10 +40,10 @@ struct Open {
 };
 using OpenQueue = std::priority_queue<Open, std::vector<Open>, std::greater<>>;  // the least bound first
 
-/// The result for a shape. If its schedules have different fates, the last one in this list counts.
+/// The result for a shape. If its schedules have different results, the last one in this list counts.
 enum class CandidateStatus { refused, unpriced, too_large, ruled_out, not_reached, planned };
 
-/// How often each reason was given, the most frequent first.
+/// Reasons with their counts, the most frequent first.
 using Reasons = std::vector<std::pair<Refusal, int>>;
 
 Reasons reasons_by_count(const std::map<Refusal, int>& counts) {
@@ -52,7 +52,7 @@ Reasons reasons_by_count(const std::map<Refusal, int>& counts) {
   return reasons;
 }
 
-// Returns the reason that all shapes were refused for, or else the most frequent one.
+// Returns the reason that applies to all shapes or, if none does, the most frequent one.
 Refusal commonest(const Reasons& reasons, size_t shapes) {
   if (reasons.empty()) return {.reason = "none of the shapes that it runs fits into memory"};
   auto [refusal, count] = reasons.front();
@@ -61,7 +61,7 @@ Refusal commonest(const Reasons& reasons, size_t shapes) {
   return refusal;
 }
 
-/// A shape (by its index in the list), its best time, its fate, and the distinct reasons why schedules refused it.
+/// A shape (by its index in the list), its best time, its result, and the distinct reasons why schedules refused it.
 struct Candidate {
   size_t place;
   const ModelShape& model;
@@ -169,8 +169,8 @@ class ShapePlans {
   std::map<std::pair<size_t, const Schedule*>, RankedSchedule> plans_;
 };
 
-// Sorts schedules of iterations behind the others and returns their number. If the free order is listed, restricted
-// orders are left out.
+// Moves schedules that order iterations behind the others and returns the number of the others. If the schedule of any
+// order is listed, those of restricted orders are removed.
 size_t sort_iterations_last(std::vector<const Schedule*>& schedules) {
   const auto is_free = [](const Schedule* schedule) { return schedule->iteration == IterationOrder::any; };
   if (std::ranges::any_of(schedules, is_free))
@@ -215,7 +215,7 @@ class ShapeWalk {
   void begin_with(const RankedShape& found) {
     const auto same = [&](const Candidate& c) { return differ_in_trainer_alone(c.model, found.model); };
     const auto candidate = std::ranges::find_if(candidates_, same);
-    if (candidate == candidates_.end()) return;  // too large as this search counts memory
+    if (candidate == candidates_.end()) return;  // too large by this search's rules of memory
     const auto place = static_cast<size_t>(candidate - candidates_.begin());
     found_before_.insert(place);
     const auto schedule = static_cast<size_t>(std::ranges::find(schedules_, found.best.schedule) - schedules_.begin());
@@ -314,7 +314,8 @@ class ShapeWalk {
       const LayerPricer pricer(request_.profile, c.model.shape, request_.pricing);
       const double in_plan_s = min_on_lanes_s(c, pricer);
       if (in_plan_s == kNone) continue;
-      // A schedule with variants does the same beside its plan as its first variant: both terms have their own least.
+      // The least over schedules is taken separately for the work in plans and the work beside them. A schedule with
+      // variants has the same work beside its plan as its first variant.
       double beside_plan_s = kNone;
       for (const Schedule* schedule : distinct_schedules_) try {
           const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
@@ -358,7 +359,7 @@ class ShapeWalk {
   // Returns the least lane_bound_s. Shapes that differ only in ZeRO and order are adjacent and share it.
   double min_on_lanes_s(Candidate& c, const LayerPricer& pricer) {
     ModelShape model = c.model;
-    model.shape.parallel.zero = 1;  // with which most packings fit
+    model.shape.parallel.zero = 1;  // with ZeRO 1 most packings fit
     model.order = PipelineOrder::one_f_one_b;
     for (const LaneBound& known : lane_bounds_) {
       if (known.shape != model.shape || known.virtual_stages != model.virtual_stages) continue;
@@ -406,7 +407,7 @@ class ShapeWalk {
     try {
       const double in_plan_s = replayed_bound_s(schedule, pricer, chosen, choice_for(c.model), plans_.bound_shapes());
       open.bound_s = std::max(open.bound_s, in_plan_s + unplanned_seconds(schedule, pricer, c));
-    } catch (const BadInput&) {  // it lacks such degrees, and its plan reports that
+    } catch (const BadInput&) {  // the degree is invalid, which the plan will report
     }
     open.is_close = true;
     bounded_schedules_.push(open);
@@ -518,7 +519,7 @@ class ShapeWalk {
   ShapePlans& plans_;
   const ShapeRequest& request_;
   std::vector<const Schedule*> schedules_;
-  const size_t others_;  // number of schedules that order no iterations; the others follow once these are decided
+  const size_t others_;  // number of schedules that order no iterations; the rest follows once these are decided
   const std::vector<const Schedule*> distinct_schedules_;
   const commands::Framework* framework_;  // null: any framework
   Reasons not_run_;                       // reasons why the framework does not run shapes
@@ -564,14 +565,14 @@ bool includes_rivals(const std::vector<const Schedule*>& schedules) {
   });
 }
 
-// Returns whether the shape's choice of kept states is a case of its own. If attention's kernel keeps no scores,
-// selective recomputation equals none.
+// Returns whether the shape differs from all others in the states that ranks keep. It does not if it has no
+// recomputation and attention's kernel keeps no scores, because selective recomputation is then the same.
 bool is_apart(const ShapeRequest& request, const ParallelShape& p) {
   return request.fixed.recompute || p.recompute != Recompute::none || !memory_rules(p.trainer).fused_attention;
 }
 
-// Returns the same shapes with their memory as another trainer keeps it: as many as can be counted in time, and until
-// one fits.
+// Returns the shapes that fit by another trainer's rules of memory. Stops at `end` if at least one shape has been
+// found.
 ShapeCandidates counted_as(Trainer trainer, const ShapePlans& plans, Clock::time_point end) {
   const ShapeRequest& request = plans.request();
   const ShapeCandidates& all = plans.candidates();
@@ -660,7 +661,7 @@ std::vector<int64_t> choices(const std::optional<int>& fixed, int64_t of) {
   return fixed ? std::vector<int64_t>{*fixed} : divisors(of);
 }
 
-// Returns the choices of what a rank keeps that flags leave open. ZeRO 1 shards the optimizer's step and gathers
+// Returns the choices of kept states that flags leave open. ZeRO 1 shards the optimizer's step and gathers
 // weights; recomputation repeats the scores, or whole forwards, in every pass.
 std::vector<KeptStates> states_of(const ShapeRequest& request) {
   const ParallelShape& p = request.chosen.model.shape.parallel;
@@ -684,7 +685,7 @@ class Enumeration {
   }
 
  private:
-  // Enumerates the groups, and for each how the global batch is cut among replicas and into micro-batches.
+  // Enumerates the groups and, for each of them, the ways to divide the global batch into micro-batches.
   void enumerate() {
     const ModelShape& given = request_.chosen.model;
     const ParallelShape& p = given.shape.parallel;

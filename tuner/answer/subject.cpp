@@ -14,12 +14,12 @@
 namespace moe::tuner {
 namespace {
 
-// Returns the selection with groups that suit every layer. The search keeps the requested groups, and reports what does
-// not divide.
+// Returns the selection with all groups of size 1, which suit every layer. The search applies the requested groups
+// itself and reports those that do not divide the layer.
 commands::Selection without_groups(commands::Selection selection) {
   commands::LayerFlags& l = selection.layer;
   l.dp.reset();
-  if (l.cp != 1) l.cp_exchange.reset();  // of those that the search finds
+  if (l.cp != 1) l.cp_exchange.reset();  // concerns the CP groups that the search finds
   l.cp = l.mp = l.ep = l.esp = l.pp = 1;
   l.fields.set(&LayerShape::first_stage_layers, 0);
   l.fields.set(&LayerShape::last_stage_layers, 0);
@@ -188,7 +188,7 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
   return chosen;
 }
 
-// These return the flags that a layout's words can set.
+// These return references to the flags that the words of --current can set.
 auto group_flags(commands::LayerFlags& l) {
   return std::tie(l.dp, l.cp, l.cp_exchange, l.mp, l.ep, l.esp, l.pp, l.placement);
 }
@@ -261,7 +261,7 @@ void require_exchange(const commands::LayoutFile& file, TuneOptions options, con
                     found, window);
 }
 
-/// The user's layout, and the flags for the answer, completed by the layout where neither flags nor a search decide.
+/// The user's layout, and the options for the answer. Values that neither flags nor a search decide are the layout's.
 struct UserFlags {
   std::optional<UserLayout> layout;
   TuneOptions others;
@@ -276,7 +276,7 @@ CurrentSchedule user_schedule(const TuneOptions& options) {
   return current_from(named.front());
 }
 
-// Lets the first and the last stage have as many layers as the others: their numbers belong to one number of stages.
+// Clears the layers of the first and the last stage, because their numbers only suit one number of stages.
 void clear_ends(commands::LayerFlags& layer) {
   layer.fields.set(&LayerShape::first_stage_layers, 0);
   layer.fields.set(&LayerShape::last_stage_layers, 0);
@@ -306,7 +306,7 @@ UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   const bool shares_samples = layer.cp ? layer.cp > 1 : !given.any_shape;
-  if (!shares_samples) layer.cp_exchange = said.layer.cp_exchange;  // the flag restricts the answer alone
+  if (!shares_samples) layer.cp_exchange = said.layer.cp_exchange;  // the flag only restricts the answer
   set_said(memory_flags(layer, options.model), memory_flags(said.layer, said.model), true);
   try {
     if (own.file) require_exchange(*own.file, options, cluster);
@@ -331,7 +331,8 @@ UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
   if (given.any_shape) return found;
   commands::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
-  if (others.cp == 1) others.cp_exchange = given.selection.layer.cp_exchange;  // not that of the layout's CP ranks
+  if (others.cp == 1)
+    others.cp_exchange = given.selection.layer.cp_exchange;  // the layout's exchange only applies to its own CP ranks
   if (given.searches()) return found;
   if (others.pp != layer.pp) clear_ends(layer);
   others.fields.take(layer.fields, false);
@@ -339,7 +340,8 @@ UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
   return found;
 }
 
-// Returns whether a schedule restricts the order of iterations in a way that no framework does; `simulate` compares it.
+// Returns whether a schedule restricts the order of iterations in a way that no framework does, so that only `simulate`
+// offers it by default.
 bool is_comparison_only(const Schedule* schedule) {
   if (!schedule->orders_iterations() || schedule->iteration == IterationOrder::any) return false;
   return std::ranges::none_of(commands::frameworks(),

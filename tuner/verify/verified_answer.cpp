@@ -25,8 +25,8 @@
 namespace moe::tuner {
 namespace {
 
-constexpr size_t kBestSchedules = 2;  // schedules of the ranking that are run
-constexpr double kMaxRunS = 40;       // seconds of all runs together; a model that takes longer runs fewer layers
+constexpr size_t kBestSchedules = 2;  // number of the ranking's best schedules to run
+constexpr double kMaxRunS = 40;       // largest time of all runs together; a slower model runs fewer layers
 constexpr int kOtherPasses = 3;       // untimed passes of a run
 constexpr double kMemoryShare = 0.5;  // share of the free memory that the ranks on this machine may use
 
@@ -119,7 +119,7 @@ class VerifiedAnswer {
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
   double ranks_here() const { return static_cast<double>(commands::sharers(target_.ranks, ranks())); }
 
-  // Returns how much of the free memory may be used; infinity for ranks on GPUs, whose memory is not checked here.
+  // Returns the bytes of memory that runs may use; infinity for ranks on GPUs, whose memory is not checked here.
   static double free_bytes_of(const commands::Target& target) {
     if (target.ranks.device != DeviceKind::cpu) return std::numeric_limits<double>::infinity();
     return kMemoryShare * commands::free_bytes(target.ranks);
@@ -135,7 +135,8 @@ class VerifiedAnswer {
     job.model.step = {.planned = true};
     add_end_tasks(job.model, 0);  // only the layers run
     Rounding& rounding = job.model.shape.rounding;
-    if (rounding == Rounding::exact) rounding = Rounding::ragged;  // exact rounding has no rows to run
+    if (rounding == Rounding::exact)
+      rounding = Rounding::ragged;  // exact rounding gives fractional rows, which cannot run
     job.pricing = pricing_of(options_);
     job.predicted_by = target_.cluster;
     return job;
@@ -160,7 +161,7 @@ class VerifiedAnswer {
   // experts.
   int layers_to_run(const commands::LayerJob& whole) const {
     const int chunks = model().split().chunks();
-    const bool offloads = model().shape.parallel.offload != Offload::none;  // one layer alone does not offload
+    const bool offloads = model().shape.parallel.offload != Offload::none;  // offloading needs at least two layers
     const int least = offloads ? std::min(std::max(chunks, 2), model().layers) : chunks;
     const auto half = [&](int layers) {  // all chunks of virtual stages have equally many layers
       return std::max(least, chunks > model().shape.parallel.pp ? layers / 2 / chunks * chunks : layers / 2);

@@ -89,7 +89,7 @@ double rest_of(const ErrorParts& parts, size_t named) {
   return rest;
 }
 
-// Returns which tasks cause the error, and its meaning for the choice.
+// Returns the tasks that cause the error, and the consequence of the error for choosing schedules.
 std::string error_text(const RunFigures& figures) {
   constexpr size_t kNamed = 3;
   const ErrorParts& parts = figures.errors;
@@ -273,7 +273,7 @@ Json json_of(const VerifiedResults& results, const RunFigures& figures) {
 
 namespace {
 
-constexpr double kMinSound = 0.5;  // least share of sound runs for figures that are not doubtful
+constexpr double kMinSound = 0.5;  // least share of sound runs; below it, figures are doubtful
 constexpr size_t kMaxReasonLength = 120;
 
 // Returns the layer's sound runs of schedules, without tried degrees.

@@ -25,10 +25,10 @@ constexpr std::array<std::string_view, 3> kVerifiedByDefault{"ds-moe", "tutel", 
 constexpr std::array<std::string_view, 4> kWholeGridByDefault{"tutel", "tutel-improved", "fsmoe-no-iio", "fsmoe"};
 constexpr std::array kTriedDegrees{1, 2, 4, 8};  // FSMoE's published optimiser rounds to these
 constexpr int kWholeGridPasses = 3;
-constexpr double kMaxReferenceFlops = 5e9;  // of a measured layer; plans of larger ones are checked on a smaller one
+constexpr double kMaxReferenceFlops = 5e9;  // FLOPs of a layer; a larger layer's plan is checked on a smaller layer
 constexpr double kGuessedOpsS = 15;         // seconds to measure an emulated cluster's ops, before any is measured
-constexpr const char* kLayers = "layers";   // the name of the work that runs layers
-constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime step samples all of a grid's values
+constexpr const char* kLayers = "layers";   // name of the layers' work in the progress estimate
+constexpr size_t kEstimateAll = 200, kEstimateEvery = 17;  // layers; a prime step reaches all of a grid's values
 
 class VerifiedTune {
  public:
@@ -122,7 +122,7 @@ class VerifiedTune {
     found_.profile_path = std::move(measured.profile_path);
   }
 
-  // Returns the layers of the grid that this cluster can shape.
+  // Returns jobs for the grid's layers whose groups suit this cluster.
   std::vector<commands::LayerJob> grid_jobs() const {
     std::vector<commands::LayerJob> jobs;
     for (const GridLayer& layer : found_.grid.layers) try {
@@ -195,7 +195,7 @@ class VerifiedTune {
     return seconds;
   }
 
-  // Returns whether the layer still has to run: no earlier, interrupted run left its records.
+  // Returns whether the layer still has to run, because an earlier, interrupted run left no records of it.
   bool is_open(const commands::SweepRow& row) const {
     return row.is_planned() && !commands::known_outcome(job_of(row, found_.fitted.profile), writer_);
   }
@@ -263,7 +263,7 @@ class VerifiedTune {
   const TuneOptions& options_;
   commands::Target target_;
   VerifiedResults found_;
-  commands::LayerJob jobs_;  // common fields, without a layer
+  commands::LayerJob jobs_;  // fields that the jobs of all layers share
   RecordWriter writer_;
 };
 
