@@ -5,7 +5,7 @@ from fits import MIB, emulation_of, series_of
 from records import BadInput, Records, one_value
 from style import plt
 
-# Per volume: a link carries PASSES (n - 1) / n of it. Volumes are those of docs/formats.md, as in nccl-tests.
+# A link carries PASSES (n - 1) / n of a collective's volume. docs/formats.md defines volumes as nccl-tests does.
 PASSES = {"alltoall": 1, "allgather": 1, "reducescatter": 1, "allreduce": 2}
 
 
@@ -14,7 +14,7 @@ def factor(op, ranks):
 
 
 def bandwidths(series):
-    """Returns name -> [(bytes, GB/s of the median, least, most)] for collectives, without those between two ranks."""
+    """Returns name -> [(bytes, median GB/s, smallest, largest)] for collectives, except between two ranks."""
     found = {}
     for name, (panel, points) in series.items():
         op, _, ranks, *_ = name.split() if panel == 0 else ("", "", "0")

@@ -7,7 +7,7 @@ from timelines import lanes_of
 
 IDLE, IDLE_COLOUR = "no task", "#ffffff"
 SLACK = 1e-9  # share of the whole time below which differences of starts and ends count as zero
-LEAST_LABEL = 2.5  # per cent: narrower parts have no figure
+LEAST_LABEL = 2.5  # per cent; smaller shares have no label
 
 
 def path_of(case):

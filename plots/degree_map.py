@@ -23,7 +23,7 @@ def times_of(cases, schedule):
 
 
 def best_of(degrees, forward, backward):
-    """Returns the best pair of degrees and its seconds, and the best degree for both phases and its seconds."""
+    """Returns the best pair of degrees with its seconds, and the best common degree of both phases with its seconds."""
     pair = degrees[forward.index(min(forward))], degrees[backward.index(min(backward))]
     both = [f + b for f, b in zip(forward, backward)]
     return pair, min(forward) + min(backward), degrees[both.index(min(both))], min(both)
@@ -36,7 +36,7 @@ def draw(axes, schedule, degrees, forward, backward):
     image = axes.pcolormesh(edges, edges, above, cmap="cividis_r", vmin=0, vmax=LEVELS)
     ends = [degrees[0], degrees[-1]]
     axes.plot(ends, ends, color="white", linewidth=0.8, linestyle=":")
-    aside = BESIDE if (r_f, r_b) == (shared, shared) else 0  # equal pairs have two marks beside each other
+    aside = BESIDE if (r_f, r_b) == (shared, shared) else 0  # two marks on one pair are side by side
     for degrees_of_mark, points, mark in (((shared, shared), aside, {"marker": "o", "color": "white", "markersize": 6,
                                                                      "markeredgecolor": "black"}),
                                           ((r_f, r_b), -aside, {"marker": "*", "color": style.BAD, "markersize": 12,

@@ -10,7 +10,7 @@ MOST_LABELS = 14
 
 
 def along(points):
-    """Returns sizes from the least to the most, evenly spaced on a logarithmic axis."""
+    """Returns sizes from the smallest to the largest, evenly spaced on a logarithmic axis."""
     first, last = points[0].size, points[-1].size
     return [first * (last / first)**(i / STEPS) for i in range(STEPS + 1)]
 
@@ -65,7 +65,8 @@ def draw_column(panels, names, series, lines):
 
 
 def known_lines(series, options):
-    """Returns the profile's lines. Every series needs a line or a reason there; else the profile is another one."""
+    """Returns the profile's lines. Each series must have a line or a reason in the profile; otherwise the profile is of
+    another cluster."""
     profile = read_profile(options.profile)
     lines = lines_of(profile, options.profile)
     unusable = {str(row.get("row")) for row in profile.get("unusable", []) if isinstance(row, dict)}

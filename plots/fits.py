@@ -12,7 +12,7 @@ PANELS = (("collectives", "volume, MiB", MIB, "volume over time, GB/s"),
           ("modules priced by bytes", "volume, MiB", MIB, "volume over time, GB/s"))
 PER_SECOND = 1e9  # bytes or FLOPs a second
 
-# A measured size: bytes or FLOPs; seconds of the median sample, the least and the most.
+# A measured size: bytes or FLOPs; seconds of the median, the fastest and the slowest sample.
 Point = namedtuple("Point", "size seconds least most")
 
 
@@ -36,7 +36,7 @@ class Line:
 
 
 def lines_of(profile, where):
-    """Returns the lines of a profile by the name of their series, without those of other algorithms and copies."""
+    """Returns the lines of a profile by the name of their series, except lines of other algorithms and of copies."""
     lines = []
     for row in profile.get("comm", []):
         if row.get("algorithm", "direct") == "direct":

@@ -34,7 +34,7 @@ def draw_panel(axes, lines, measured, most, unit):
         beta = line.beta * (MIB * 1e6 if unit == MIB else GFLOP * 1e6)
         label = f"{line.name}: {line.alpha * 1e6:.0f} us + {beta:.1f} us a {'MiB' if unit == MIB else 'GFLOP'}"
         axes.plot([0, most / unit], [line.alpha * 1e3, line.seconds(most) * 1e3], color=colour, linewidth=1.3,
-                  linestyle="--" if i % 2 else "-", label=label)  # lines that lie on each other are both seen
+                  linestyle="--" if i % 2 else "-", label=label)  # dashes show coinciding lines
         points = [point for point in measured.get(line.name, (0, []))[1] if point.size <= 1.001 * most]
         axes.plot([point.size / unit for point in points], [point.seconds * 1e3 for point in points], marker,
                   color=colour, markersize=4, markerfacecolor="none")

@@ -21,9 +21,9 @@ from style import plt
 
 LEAST_SEGMENT = 3    # runs
 LEAST_NOISE = 1e-3   # in log values: smaller differences count as equal
-KERNEL_WIDTH = 2     # deviation of the kernel, over the noise's
-PENALTY = 0.5        # of a split, times log(runs), in the kernel's units
-SHORT = 8            # runs; shorter series have uncertain noise, and a larger penalty
+KERNEL_WIDTH = 2     # standard deviation of the kernel over that of the noise
+PENALTY = 0.5        # of a split, divided by log(runs), in units of the kernel
+SHORT = 8            # runs; shorter series have uncertain noise, so a larger penalty
 MOST_PANELS = 12
 
 

@@ -11,7 +11,7 @@ PARTS = ("weights", "gradients", "optimizer", "activations", "buffers")
 
 
 def estimate_of(row, where):
-    """Returns bytes by part, and the name of the way to count activations."""
+    """Returns bytes by part, and the name of the model of activations."""
     found = {}
     for part in PARTS:
         value = row.get(f"{part}_bytes") if isinstance(row, dict) else None

@@ -1,4 +1,4 @@
-"""A paper's numbers beside ours: the figures that `moetune reproduce TABLE` records, or what is printed alone."""
+"""A paper's numbers beside ours: the figures that `moetune reproduce TABLE` records, or only the printed numbers."""
 import glob
 import os
 import re
@@ -7,7 +7,7 @@ import style
 from records import ROOT, BadInput, Records, read_printed
 
 SCALES = {"time_s": ("ms", 1e3), "speedup": ("x", 1), "share": ("", 1), "efficiency": ("", 1)}
-BEYOND = 1.8  # times the largest printed value
+BEYOND = 1.8  # an axis ends at most at this multiple of the largest printed value
 LINES = ("-", "--", "-.", ":")
 NO_LABELS = ("table", "comparison", "convention", "summary_from", "assuming")
 
@@ -18,7 +18,7 @@ class Figure:
     def __init__(self, comparison, labels, convention, quantity, paper, ours, lacks=""):
         self.comparison, self.labels, self.convention = comparison, labels, convention
         self.quantity, self.paper, self.ours = quantity, paper, ours
-        self.lacks = lacks  # inputs of our value that no paper prints
+        self.lacks = lacks  # names of inputs of our value that no paper prints
 
 
 def _figure_of(case):
@@ -105,7 +105,7 @@ def ours_label(convention):
 
 
 def say_absent(axes, conventions):
-    """If a convention has no number at all, writes one line that says so for all rows."""
+    """Writes one line for all rows if a convention has no numbers."""
     labels = ", ".join(ours_label(convention) for convention in conventions)
     if labels:
         axes.text(0.995, 0.02, f"{labels}: not computable from print", transform=axes.transAxes, fontsize=7,
@@ -113,7 +113,7 @@ def say_absent(axes, conventions):
 
 
 def say_no_records(axes, command):
-    """Writes into a picture of printed numbers which command computes ours."""
+    """Writes the command that computes our numbers into a picture that only has printed ones."""
     axes.text(0.995, 0.02, f"ours: no records given; {command} writes them", transform=axes.transAxes, fontsize=7,
               style="italic", color=style.BAD, ha="right", va="bottom")
 
@@ -184,7 +184,7 @@ def draw_lines(axes, figures, x_of, series_of=lambda figure: "", computed=True):
     conventions, limit, beyond, drawn = conventions_of(figures), limit_of(figures, scale), [], []
     of_series = {name: sorted((f for f in figures if series_of(f) == name), key=x_of) for name in series}
     printed = {name: {x_of(f): f.paper * scale for f in of_series[name] if f.paper is not None} for name in series}
-    one = all(points == printed[series[0]] for points in printed.values())  # one reading, if all are equal
+    one = all(points == printed[series[0]] for points in printed.values())  # True if all printed values are equal
     for k, name in enumerate(series):
         marker = style.MARKERS[k % len(style.MARKERS)]
         if printed[name] and printed[name] not in drawn:

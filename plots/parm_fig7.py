@@ -48,7 +48,7 @@ def draw_ours(axes, ratios, printed_share):
 
 
 def draw_reproduced(axes, path):
-    """Draws only the statistics of `moetune reproduce`; returns the caption's text on them."""
+    """Draws the statistics of `moetune reproduce` without layers; returns the caption's text on them."""
     pages = papers.recorded(path, TABLE)
     ours = {figure.labels["what"]: figure.ours for figure in pages.figures if "what" in figure.labels}
     if ours.get("mean") is None:

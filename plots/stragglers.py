@@ -21,8 +21,8 @@ def medians_of(case):
 
 
 def shares_of(cases, path):
-    """Returns [(schedule, each rank's share above or below the median of its ranks)], and the number of runs left out:
-    those of one rank, or of fewer ranks than most."""
+    """Returns [(schedule, each rank's share above or below the median of its ranks)], and the number of omitted runs,
+    which have one rank or fewer ranks than most runs."""
     runs = [(case.get("schedule") or "?", medians_of(case)) for case in cases
             if case["status"] == "ok" and "total_s" in case.get("samples", {})]
     runs = [(schedule, medians) for schedule, medians in runs if len(medians) > 1]

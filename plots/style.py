@@ -11,7 +11,7 @@ try:
     import matplotlib
 except ImportError:
     if os.path.exists(DEBIAN) and os.path.realpath(sys.executable) != os.path.realpath(DEBIAN):
-        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)  # Debian's Python has apt's packages
+        os.execv(DEBIAN, [DEBIAN, "-B"] + sys.argv)  # Debian's Python finds the packages that apt installed
     print("plots: found no matplotlib, expected it installed: pip install matplotlib", file=sys.stderr)
     sys.exit(2)
 matplotlib.use("Agg")

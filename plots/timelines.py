@@ -35,7 +35,7 @@ def draw_lane(axes, y, tasks, ms_per_inch):
         family = style.family_of(task["kind"])
         if width > 0:  # tasks without a cost are invisible
             families.add(family)
-        line = 0.4 if width > 0.05 * ms_per_inch else 0  # no edges if bars are thin: only edges would remain visible
+        line = 0.4 if width > 0.05 * ms_per_inch else 0  # thin bars have no edges, which would hide their colour
         axes.barh(y, width, left=start * 1e3, height=0.78, edgecolor="white", linewidth=line,
                   **style.family_style(family))
         label = label_of(task, width, ms_per_inch)

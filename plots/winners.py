@@ -29,7 +29,7 @@ def winner_of(totals):
 
 
 def cells_of(layers):
-    """Returns (row, column) -> (number of wins of each, mean lead over the next)."""
+    """Returns (row, column) -> (number of wins of each, mean lead over the second best)."""
     wins, leads = {}, {}
     for row, column, totals in layers.values():
         wins.setdefault((row, column), Counter())[winner_of(totals)] += 1
