@@ -331,8 +331,7 @@ UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
   if (given.any_shape) return found;
   commands::LayerFlags& others = found.others.selection.layer;
   set_said(group_flags(others), group_flags(layer), false);
-  if (others.cp == 1)
-    others.cp_exchange = given.selection.layer.cp_exchange;  // the layout's exchange only applies to its own CP ranks
+  if (others.cp == 1) others.cp_exchange = given.selection.layer.cp_exchange;  // the layout's is for its CP ranks only
   if (given.searches()) return found;
   if (others.pp != layer.pp) clear_ends(layer);
   others.fields.take(layer.fields, false);
