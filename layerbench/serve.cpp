@@ -21,8 +21,7 @@
 namespace moe::layerbench {
 namespace {
 
-constexpr int64_t kEmulatedTokens =
-    64;  // most tokens that a rank emulates; each represents several equally routed ones
+constexpr int64_t kEmulatedTokens = 64;  // most tokens that a rank emulates; each represents several routed alike
 
 // Returns the number of tokens that one token of the emulation represents.
 int64_t weight_of(const LayerShape& layer) {
