@@ -1,14 +1,15 @@
 #pragma once
-// Implements a plan's tasks on one rank of a layer: a table maps each kind of task to the part that does it (binding/).
-// Everything that depends on the plan (layouts of both phases, names, gradient slices) is made in the constructor;
-// issue() only enqueues.
+// Runs a plan's tasks on one rank of a layer: a table maps each kind of task to the part that executes it (binding/).
+// The constructor makes everything that depends on the plan (layouts of both phases, names, gradient slices); issue()
+// only enqueues work.
 //
-// Steady state (a layer represents many equal ones): the gradient tasks of a pass sum, over DP, the dense gradients
-// that the pass before made, in place. So after two passes over the same input the layer's gradients are complete,
-// except for MoeLayer::finish_gradients. Before the first pass they are zeros.
+// In the steady state, one layer represents many equal ones: the gradient tasks of a pass sum over DP, in place, the
+// dense gradients that the previous pass computed. So two passes over the same input and MoeLayer::finish_gradients()
+// complete the layer's gradients. The gradients are zero before the first pass.
 //
-// Work that no plan has: after a forward's gate, on its lane, all ranks sum the auxiliary losses' statistics and, in a
-// dropless layer, exchange the numbers of their rows. No task's time and no price includes this.
+// The binding also does work that is in no plan: after the gate of a forward, on the gate's lane, all ranks sum the
+// statistics of the auxiliary losses and, in a dropless layer, exchange their row counts. This work is not part of any
+// task's measured time or price.
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ namespace moe {
 
 /// Throws Unsupported naming the feature of a plan that the layer can't run: several layers, chunks that mix (cuts_of).
 void require_runnable(const Plan& plan);
-/// Throws RankFailure naming both plans unless all ranks have the same one; else they would hang or mix their data.
+/// Throws RankFailure naming both plans if two ranks have different ones, because they would hang or mix their data.
 void require_same_plan(Communicator& world_comm, const Plan& plan);
 
 class LayerBinding : public Binding {
@@ -29,7 +30,7 @@ class LayerBinding : public Binding {
   /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming the
   /// difference unless the plan has the layer's case and flow, is whole (forward and backward), and of one layer.
   LayerBinding(MoeLayer& layer, const Plan& plan);
-  LayerBinding(const LayerBinding&) = delete;  // its parts refer to its plan
+  LayerBinding(const LayerBinding&) = delete;  // plan_ is referenced by the other members
   LayerBinding& operator=(const LayerBinding&) = delete;
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -57,11 +58,11 @@ class LayerBinding : public Binding {
   layer::SharedPart shared_;
   layer::RunTimeSizes sizes_;
   bool sums_experts_ = false;       // whether the plan sums the experts' gradients
-  std::vector<std::string> names_;  // of the tasks; communicators keep views of them
+  std::vector<std::string> names_;  // task names; communicators keep views of them
 };
 
-/// Implements the tasks of a dense layer's passes (moe/shape/dense_layers.h) on one rank, as LayerBinding does for a
-/// layer with experts.
+/// Runs the tasks of a dense layer's passes (moe/shape/dense_layers.h) on one rank, as LayerBinding does for a layer
+/// with experts.
 class DenseBinding : public Binding {
  public:
   /// Binds a plan, whose structure is shared, to `layer`, which must outlive the binding. Throws WrongResult naming the
@@ -79,7 +80,7 @@ class DenseBinding : public Binding {
   Plan plan_;
   layer::AttentionPart attention_;
   layer::FfnPart ffn_;
-  std::vector<std::string> names_;  // of the tasks; communicators keep views of them
+  std::vector<std::string> names_;  // task names; communicators keep views of them
 };
 
 }  // namespace moe

@@ -1,5 +1,5 @@
 #pragma once
-// Sums a gradient over the ranks that made parts of it.
+// Sums a gradient over the ranks that computed parts of it, and gathers updated weights.
 #include <span>
 #include <vector>
 
@@ -9,19 +9,19 @@
 
 namespace moe {
 
-/// Enqueues the sum of p's gradient over `comm`, if that has several ranks and `sums`, and then its division by
-/// p.copies. `math` computes where the gradient lies, and outlives the work.
+/// If `sums` is set and `comm` has several ranks, enqueues the AllReduce of p's gradient over `comm`. Then enqueues the
+/// division of the gradient by p.copies. `math` belongs to the gradient's device and must outlive the enqueued work.
 void sum_gradient(const Parameter& p, Communicator& comm, bool sums, Math& math, CommCall call);
 
-// Gathers weights after a step under ZeRO 1: each rank has changed its share of them (layer_buffers.h) and gets the
-// others'.
+// Under ZeRO 1, each rank updates its share of the weights in a step (layer_buffers.h) and then gathers the other
+// ranks' shares.
 
-/// Returns the number of elements that gather_weights() needs in `scratch`.
+/// Returns the number of elements of `scratch` that gather_weights() needs.
 int64_t elements_of(std::span<const Parameter> weights);
 
-/// Enqueues one AllGather of all the weights: every rank of `comm` holds all of them, and has changed share rank() of
-/// each. They have one type, and pass through `scratch`, which has elements_of() elements of it; a single weight
-/// without a first axis needs none. `math` computes where they lie, and outlives the work.
+/// Enqueues one AllGather of all the weights, each of which rank r of `comm` has updated in share r. All weights have
+/// the same type. They are packed into `scratch`, which has elements_of() elements of that type; a single weight whose
+/// first axis has extent 1 is gathered in place. `math` belongs to the weights' device and must outlive the work.
 void gather_weights(std::span<const Parameter> weights, TensorView scratch, Communicator& comm, Math& math,
                     CommCall call);
 

@@ -3,12 +3,12 @@
 //
 //   h = x + attention(norm(x))      sharded over MP
 //   y = h + moe(norm(h))            gate, order, dispatch, experts (EP x ESP), combine, i-order (FSMoE, section 3)
-//         + shared(norm(h))         if the layer has one: an expert of every token, sharded over MP, not weighed
+//         + shared(norm(h))         shared expert, if any: computes every token, sharded over MP, unweighted
 //
 // A dense layer (moe/shape/dense_layers.h) has only the shared expert, as its feed-forward: y = h + ffn(norm(h)),
 // sharded over MP as attention is. The layer's shape sets norms and residuals. With post_layernorm, h = norm(x +
-// attention(x)) and y = norm(h + moe(h) + shared(h)). Parameters, inputs and every buffer are made here; the plan sets
-// the order of tasks (binding.h), and its flow decides which tokens and rows this rank holds.
+// attention(x)) and y = norm(h + moe(h) + shared(h)). The layer creates parameters, inputs and buffers; the plan sets
+// the order of tasks (binding.h), and the plan's flow decides which tokens and rows this rank holds.
 //
 // Loss = sum over all distinct tokens of <y, dY>, and the gate's auxiliary losses; gradients are its derivatives, each
 // summed (not averaged) over the ranks that `Parameter::summed_over` names.
@@ -33,33 +33,34 @@
 
 namespace moe {
 
-/// The communicators of one rank of a layer: one per kind of group, so that collectives on different lanes never meet.
+/// The communicators of one rank of a layer: one per kind of group, so that no two lanes share a communicator.
 /// Copies share the communicators.
 class LayerComms {
  public:
   /// Splits `world`, whose ranks are those of `parallel`. Blocking; all ranks call it.
   static LayerComms split(Communicator& world, const ParallelShape& parallel);
 
-  /// Returns the communicator of a kind. `none` and `stage` both have the whole stage, every rank of this layer;
-  /// `stage` is for a lane of its own. `world` has none here.
+  /// Returns the communicator of a kind of group. `none` and `stage` both join every rank of this layer's stage; they
+  /// are separate because `stage` is used on a separate lane. `world` has no communicator here.
   Communicator& communicator(GroupKind kind) const { return *by_kind_[kind]; }
 
  private:
   EnumArray<GroupKind, std::shared_ptr<Communicator>, kGroupKinds> by_kind_;
 };
 
-/// The communicators that a rank has split, for layers that run in turns: NCCL takes half a second for each.
+/// The communicators that a rank has split, reused by layers that run one after another, because NCCL takes half a
+/// second to create each.
 class CommsCache {
  public:
-  /// Returns what LayerComms::split() returns, and splits only once per shape.
+  /// Returns the result of LayerComms::split(), which it calls only once per shape.
   LayerComms find_or_split(Communicator& world, const ParallelShape& parallel);
 
  private:
   std::vector<std::pair<ParallelShape, LayerComms>> entries_;
 };
 
-// The parts of one rank's layer and the data that flows through it. MoeLayer owns them and shows its results; the parts
-// of a binding (binding/) read and write them.
+// The parts of one rank's layer and the data that flows through it. MoeLayer owns them and returns its results; the
+// parts of a binding (binding/) read and write them.
 
 /// The parts that the layer's shape names, made for this rank and its device. A dense layer has only attention, norms
 /// and its feed-forward.
@@ -72,16 +73,16 @@ struct LayerParts {
   std::unique_ptr<Order> order;
   std::unique_ptr<Dispatcher> dispatcher;
   std::unique_ptr<Expert> expert;
-  std::unique_ptr<Expert> shared;  // this MP rank's shard of the one that every token passes, or of a dense layer's
-                                   // feed-forward; null: none
-  std::unique_ptr<Hook> hook;      // null: none
+  std::unique_ptr<Expert> shared;  // this MP rank's shard of the shared expert, or of a dense layer's feed-forward;
+                                   // null if the layer has neither
+  std::unique_ptr<Hook> hook;      // null if the layer has no hook
 };
 
-/// The dense part's gradients of two passes: a backward makes `fresh` while its plan's tasks sum `pending` over DP.
-/// Both are the same if a plan sums the gradients of its own pass.
+/// The dense part's gradients of two passes: a backward writes `fresh` while its plan's tasks sum `pending` over DP.
+/// Both are the same tensor if a plan sums the gradients of its own pass.
 struct DenseGradients {
-  Weight fresh, pending;  // made by this pass; by the one before
-  bool swapped = false;   // whether they have changed places an odd number of times
+  Weight fresh, pending;  // gradients of this pass; of the previous pass
+  bool swapped = false;   // true if `fresh` and `pending` have been swapped an odd number of times
   void begin_pass() {
     std::swap(fresh, pending);
     swapped = !swapped;
@@ -92,27 +93,28 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before",
                                   kExpertGradients = "experts' gradients";
 
-/// How a backward writes the parameters' gradients, part by part: among a layer's micro-batches, the first task
-/// overwrites them. The other norms go with the part that reads them; `shared` is also a dense layer's feed-forward.
+/// Whether a backward overwrites the gradients of each part's parameters or adds to them. The first micro-batch's task
+/// overwrites them. A norm without a field belongs to the part that reads it; `shared` also covers the feed-forward of
+/// a dense layer.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
   Into output = Into::overwrite;          // gradients of the norm after the MoE part
-  Into attention_norm = Into::overwrite;  // its gradients follow from those of attention's input
-  Into keys_values = Into::overwrite;     // if they are computed apart from attention's
+  Into attention_norm = Into::overwrite;  // gradients of the norm before attention
+  Into keys_values = Into::overwrite;     // gradients of W_k and W_v, if a separate task computes them
 };
 
-/// The tensors that a layer shares: its weights with its other micro-batches; temporary memory with passes that take
-/// turns; its input with the output of the layer before it.
+/// The tensors that a pass of a layer shares: weights with the layer's other micro-batches, temporary memory with
+/// passes that run at other times, and its input with the output of the previous layer.
 struct LayerLinks {
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
   LayerMemory memory = {};
-  const LayerBuffers* before = nullptr;       // outlives the layer; null: the layer has an input of its own
-  bool last = true;                           // whether no layer shares its output
+  const LayerBuffers* before = nullptr;       // previous layer's buffers, which outlive the layer; null: not shared
+  bool last = true;                           // true if no next layer shares this layer's output
   std::vector<Attention*> parts_before = {};  // attention of the passes over the earlier parts of the samples
 };
 
 struct LayerState {
-  /// Takes and throws what MoeLayer's constructor does.
+  /// Has the arguments and exceptions of MoeLayer's constructor.
   LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device,
              const LayerLinks& links);
 
@@ -126,12 +128,12 @@ struct LayerState {
   LayerSeed seed;
   LayerComms comms;
   LayerDevice& device;
-  LayerMemory pass;  // memory of what a pass makes
+  LayerMemory pass;  // memory of a pass's activations and gradients
   LayerBuffers buffers;
-  mutable Routing routing;      // its vectors are a copy of those on the device
-  TensorView d_weight, d_fill;  // the routing's gradients, (gated tokens, choices)
+  mutable Routing routing;      // the host's vectors are copies of the device's arrays
+  TensorView d_weight, d_fill;  // gradients of the routing's weight and fill, (gated tokens, choices)
   LayerParts parts;
-  TensorView hooked;         // (gated tokens, M): the output's gradient as the hook gives it
+  TensorView hooked;         // (gated tokens, M): the output's gradient after the hook changed it
   DenseGradients gradients;  // attention's, followed by the shared expert's
   Weight expert_gradients;
   bool experts_summed = false;  // whether the last pass's plan summed the experts' gradients over EDP
@@ -140,10 +142,10 @@ struct LayerState {
 
 class MoeLayer {
  public:
-  /// Makes one rank of the layer, blocking: all ranks make theirs. `device` is this rank's and outlives the layer.
-  /// Throws BadInput naming the field if this layer can't be run (rank_shape.h) or names an unknown part; Unsupported
-  /// naming the part that `device` lacks, and for post_layernorm with a shared expert if ranks gate the tokens of
-  /// several MP groups.
+  /// Makes one rank's part of the layer. Blocks until all ranks have called it. `device` belongs to this rank and must
+  /// outlive the layer. Throws BadInput naming the field if the layer can't be run (rank_shape.h) or names an unknown
+  /// part. Throws Unsupported naming a part that `device` lacks, and for post_layernorm with a shared expert if ranks
+  /// gate the tokens of several MP groups.
   MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device(),
            const LayerLinks& links = {})
       : state_(rank, seed, std::move(comms), device, links) {}
@@ -151,26 +153,26 @@ class MoeLayer {
   const RankShape& shape() const { return state_.shape; }
   const LayerSeed& seed() const { return state_.seed; }
 
-  /// Return whether the layer's input, or its output, belongs to it alone. If not, the layer before, or after, shares
-  /// it, and another pass may overwrite it once both layers are done.
+  /// begins() is true if no previous layer shares this layer's input; ends() is true if no next layer shares its
+  /// output. Another pass may overwrite a shared tensor once both layers are done.
   bool begins() const { return state_.buffers.begins; }
   bool ends() const { return state_.buffers.ends; }
   TensorView input() const { return state_.buffers.forward.input; }              // (held tokens, M)
   TensorView output() const { return state_.buffers.forward.output; }            // (held tokens, M)
   TensorView output_gradient() const { return state_.buffers.backward.output; }  // dY, (held tokens, M)
   TensorView input_gradient() const { return state_.buffers.backward.input; }    // dX, (held tokens, M)
-  /// Returns the last pass's routing. If a device has it, this call copies it to the host.
+  /// Returns the last pass's routing, which this call copies to the host if it is on a device.
   const Routing& routing() const {
     state_.routing.fetch();
     return state_.routing;
   }
   MemorySpace& memory() const { return state_.memory(); }
-  /// Sets the step of all later passes (Gate::begin_step), and begins a forward.
+  /// Sets the step of all later passes (Gate::begin_step), and prepares the experts for a forward.
   void begin_step(uint64_t step, bool noisy) {
     if (state_.parts.gate) state_.parts.gate->begin_step(step, noisy);
     if (state_.parts.expert) state_.parts.expert->begin_forward();
   }
-  /// Makes the gate weigh the workload's choices in all later passes, instead of choosing.
+  /// Presets the experts of each token to the workload's; in all later passes the gate only computes their weights.
   void preset(const Workload& workload) {
     workload.fill(state_.shape, state_.seed, state_.routing);
     state_.routing.send();
@@ -179,48 +181,46 @@ class MoeLayer {
   std::span<const int32_t> own_choices() const;
   double auxiliary_loss() const { return state_.parts.gate ? state_.parts.gate->auxiliary_loss() : 0; }
 
-  /// Returns this rank's part of every weight and gradient. In the steady state (LayerBinding) the dense part's
-  /// gradients are those of the pass before the last, summed over DP by the last; the others are the last pass's own.
+  /// Returns this rank's part of every weight and gradient. In the steady state (binding.h), the dense part's gradients
+  /// are of the pass before the last, and the last pass summed them over DP; all other gradients are of the last pass.
   std::vector<Parameter> parameters();
 
-  /// Calls `hook` in all later passes instead of the shape's own; it must send the same element type. Null: no hook.
+  /// Replaces the hook in all later passes; null removes it. `hook` must send the same element type as the shape's
+  /// hook.
   void set_hook(std::unique_ptr<Hook> hook) { state_.set_hook(std::move(hook)); }
-  /// Returns a bound on the relative change of an element in one exchange.
+  /// Returns a bound on the relative change that the hook makes to an element in one exchange; 0 without a hook.
   double exchange_error() const {
     return state_.parts.hook ? state_.parts.hook->relative_error(state_.shape.dtype()) : 0;
   }
 
-  /// Enqueues the sums that no plan has: the gate's and the norms' gradients over the stage, and the experts' over EDP
-  /// unless the plan summed them. All ranks call it, once after a pass; the gradients are complete when `stream` has
-  /// passed it.
+  /// Enqueues on `stream` the gradient sums that are in no plan: the gate's and the norms' over the stage, and the
+  /// experts' over EDP unless the plan summed them. All ranks call it once after a pass.
   void finish_gradients(Stream& stream);
-  /// Replaces finish_gradients() for a single pass: also sums over DP the dense gradients that the pass made, which
-  /// parameters() then shows.
+  /// Replaces finish_gradients() after a single pass: also sums over DP the dense gradients of that pass, and makes
+  /// parameters() return them.
   void finish_step(Stream& stream);
 
-  /// Returns the state for a binding, which runs the layer.
+  /// Returns the layer's state, which a binding reads and writes.
   LayerState& state() { return state_; }
 
  private:
   LayerState state_;
 };
 
-// Counts how evenly a layer's tokens are distributed over its experts, and how full the rows are that are sent to them.
-
-/// The counts of the last pass, over all ranks' own tokens.
+/// How evenly the last pass distributed all ranks' own tokens over the experts, and the share of empty rows.
 struct RoutingLoad {
-  int64_t pairs = 0, dropped = 0;      // pairs that the gate chose; those of them that got no row
+  int64_t pairs = 0, dropped = 0;      // (token, expert) pairs that the gate chose; pairs without a row
   double drop_rate = 0;                // dropped / pairs
-  double max_load = 0, mean_load = 0;  // tokens that want an expert, dropped ones included
-  double imbalance = 0;                // most_load / mean_load
-  double padding = 0;                  // empty rows / rows sent to the experts; none if the sizes are the loads
+  double max_load = 0, mean_load = 0;  // tokens per expert, dropped ones included
+  double imbalance = 0;                // max_load / mean_load
+  double padding = 0;                  // empty rows / rows sent to the experts; 0 if only filled rows are sent
 };
 
 /// Returns one rank's part of a RoutingLoad, as numbers that can be sent to another process.
 std::vector<double> load_on(const MoeLayer& rank);
-/// Joins every rank's part; `any` is one of the ranks.
+/// Combines the results of load_on() of all ranks; `any` is the shape of any rank.
 RoutingLoad load_of(const RankShape& any, std::span<const std::vector<double>> ranks);
-/// Returns the load of a layer; `ranks` are the layers of all ranks.
+/// Returns the load of a layer; `ranks` has every rank's part of the layer.
 RoutingLoad load_of(std::span<MoeLayer* const> ranks);
 
 }  // namespace moe
