@@ -1,6 +1,6 @@
 #pragma once
-// The setup that every part of a layer is made from. Weights and their gradients belong to the layer, not to the parts
-// that use them: a layer's micro-batches have parts of their own over the same weights.
+// The arguments from which every part of a layer is made. Weights and their gradients belong to the layer, not to the
+// parts: each micro-batch of a layer has separate parts, which use the same weights.
 #include <memory>
 #include <span>
 #include <string>
@@ -16,7 +16,7 @@ namespace moe {
 
 class Attention;
 
-/// A view of one tensor of a store, which keeps the store alive.
+/// A view of one tensor of a TensorStore. The view keeps the store alive.
 class Weight {
  public:
   Weight() = default;
@@ -39,7 +39,7 @@ struct PartSetup {
   Math& math = cpu_math();
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();  // weights and their gradients
   std::string_view prefix = {};                                            // prefix of the names of an expert's weights
-  LayerMemory memory = {};                                                 // memory of what a pass makes
+  LayerMemory memory = {};                                                 // a pass's activations and gradients
   std::span<Attention* const> parts_before = {};  // attention of the earlier parts of the samples
 
   /// Returns a weight or its gradient (TensorStore::tensor).

@@ -1,11 +1,12 @@
 #pragma once
-// One rank's layers while they serve batches: forward only, one expert per token, experts placed anew for each layer of
-// a batch (moe/serve/serving.h has the plan). A device keeps the experts of the uniform placement; the weights of
-// others are copied from host memory into slots. Rank 0 estimates, compares and places.
+// One rank's layers for inference: forward only, one expert per token. Experts are placed on devices again for each
+// layer of each batch (moe/serve/serving.h describes the plan). A device always holds the experts that the uniform
+// placement gives it; the weights of other experts are copied from host memory into slots. Rank 0 decides all
+// placements.
 //
-// Invariant: a row's output has the same bits whatever other rows its expert has, and on whatever device, if widths are
-// multiples of 8. The last bits of GEMMs depend on their shape and their matrices' alignment, so experts compute
-// kRowBlock rows at a time, empty ones included, and each has its weights in separate memory.
+// Invariant: if widths are multiples of 8, the bits of a row's output depend neither on the other rows of its expert
+// nor on the device. The last bits of a GEMM depend on its shape and on the alignment of its matrices, so experts
+// compute kRowBlock rows at a time, padded with empty rows, and each expert's weights are allocated separately.
 #include <array>
 #include <memory>
 #include <span>
@@ -38,16 +39,17 @@ class HostExperts {
 };
 
 struct ServedSetup {
-  const LayerCase& shape;  // the case of a rank, as serving_plan takes it
+  const LayerCase& shape;  // case of the layers, as serving_plan takes it
   int layers = 1;
   LayerSeed seed = {};
-  const HostExperts& host;             // outlives the layers, as do the fields below
-  const PathProfile* paths = nullptr;  // null: nothing is estimated
-  int max_experts = 4;                 // experts on a device, at most
-  int list_length = 2;                 // length of the lists of popular experts that are compared
+  const HostExperts& host;             // outlives the layers, as does `paths`
+  const PathProfile* paths = nullptr;  // profile for estimates of the gates' choices; null: no estimates
+  int max_experts = 4;                 // largest number of experts on a device
+  int list_length = 2;                 // length of the compared lists of estimated and chosen popular experts
 };
 
-/// The results of estimates; rank 0 counts them.
+/// Numbers of estimated layers, of estimates with the right popular experts, and of layers placed again; only on rank
+/// 0.
 struct ServedCounts {
   int64_t estimated = 0, right_lists = 0, placed_again = 0;
 };
@@ -56,11 +58,11 @@ class ServedLayers {
  public:
   static constexpr int64_t kRowBlock = 32;
 
-  /// Makes one rank's layers, blocking: all ranks of `world` make theirs. Throws as MoeLayer does; Unsupported for a
-  /// layer that serving_plan refuses, for a hook, and for a dispatcher other than the plain one.
+  /// Makes one rank's layers. Blocks until all ranks of `world` have called it. Throws as MoeLayer does, and
+  /// Unsupported for a layer that serving_plan refuses, for a hook, and for a dispatcher other than the plain AlltoAll.
   ServedLayers(const ServedSetup& setup, Communicator& world);
 
-  /// Begins a batch. `wanted`: the experts of this rank's tokens, by layer; empty: the gates choose.
+  /// Begins a batch. `wanted` presets the experts of this rank's tokens, by layer; if it is empty, the gates choose.
   void begin_batch(std::span<const std::vector<int32_t>> wanted = {});
   TensorView input() const { return layers_.front()->input(); }
   TensorView output() const { return layers_.back()->output(); }
@@ -75,18 +77,18 @@ class ServedLayers {
  private:
   friend class ServingBinding;
 
-  // The data of one layer of a batch. Numbers that ranks send each other stay at their address, because a communicator
-  // gets it when a task is issued.
+  // The data of one layer of a batch. The vectors that ranks send each other are never reallocated, because a
+  // communicator gets their addresses when a task is issued.
   struct Pass {
-    std::vector<int64_t> own_counts, counts;       // [expert] of this rank's tokens; [rank][expert]
-    std::vector<double> own_estimate, estimates;   // likewise, before the gate
-    std::vector<double> estimate;                  // on rank 0: the sum of all ranks' estimates
-    std::array<std::vector<double>, 2> decisions;  // encoded: before the gate, after it
+    std::vector<int64_t> own_counts, counts;       // tokens per expert: [expert] on this rank; [rank][expert]
+    std::vector<double> own_estimate, estimates;   // estimates of these counts before the gate
+    std::vector<double> estimate;                  // sum of all ranks' estimates; only on rank 0
+    std::array<std::vector<double>, 2> decisions;  // encoded placements decided before and after the gate
     bool is_estimated = false;
     ExpertPlacement placement;
-    // Sizes follow from the counts and the placement. A replica is an expert on a device that holds it.
-    std::vector<int> first_replica;  // first replica of each device, and the end
-    std::vector<int64_t> rows;       // [rank][replica]
+    // These sizes follow from the counts and the placement. A replica is a copy of an expert on one device.
+    std::vector<int> first_replica;  // first replica of each device, then the number of replicas
+    std::vector<int64_t> rows;       // number of rows, [rank][replica]
     std::vector<int64_t> send_bytes, receive_bytes;
     std::unique_ptr<RowLayout> home;   // this rank's rows: device by device, replica by replica
     std::unique_ptr<Routing> routing;  // routing of this rank's tokens over replicas
@@ -101,32 +103,32 @@ class ServedLayers {
   Pass& pass(int layer) { return passes_[layer]; }
   LayerState& layer(int layer) { return layers_[layer]->state(); }
 
-  // Tasks; on their stream's thread.
+  // The following functions run tasks, on the thread of the task's stream.
   void gate(int layer);
   void estimate(int layer);
   void place_by_estimate(int layer);
-  /// Compares the estimate with the gates' choices, and places anew if popular experts differ. `may_place`: whether the
-  /// plan has the tasks for that; if not, a difference throws WrongResult.
+  /// Compares the estimate with the gates' choices, and places the experts again if the popular experts differ. If
+  /// `may_place` is false, the plan has no tasks for a second placement, and a difference throws WrongResult.
   void check(int layer, bool may_place);
   void swap(int layer, bool behind_gate);
   void order(int layer);
   void experts(int layer);
   void i_order(int layer);
 
-  /// Sets the sizes that follow from a layer's placement and its counts, which all ranks have.
+  /// Sets the sizes that follow from a layer's placement and counts. All ranks have the same counts.
   void set_sizes(int layer);
-  /// Sets the rows of this rank's tokens and the buffers. `replicas`: by expert.
+  /// Sets the rows of this rank's tokens and the buffers. `replicas` has the replicas of each expert.
   void set_rows(int layer, const std::vector<std::vector<int>>& replicas);
   std::vector<double> encode(const ExpertPlacement& placement) const;
   ExpertPlacement decode(const std::vector<double>& decision) const;
-  /// Returns a layer's placement by the decisions so far.
+  /// Returns a layer's placement according to the decisions made so far.
   ExpertPlacement decided(int layer, bool behind_gate) const;
   Expert& find(int layer, int expert);
   TensorView buffer(std::string_view name, int64_t elements);
 
   ServedSetup setup_;
   ExpertPlacement home_;
-  size_t max_hosted_;  // hosted experts of a device in a decision, at most
+  size_t max_hosted_;  // largest number of hosted experts per device in a decision
   LayerComms comms_;
   std::vector<std::unique_ptr<MoeLayer>> layers_;
   std::vector<Pass> passes_;
@@ -139,11 +141,11 @@ class ServedLayers {
   TensorView home_rows_, gathered_, rows_in_, rows_out_;
 };
 
-/// Implements the tasks of a batch's plan on one rank. If a layer is not checked, all ranks exchange their counts after
-/// its gate, in no task's time.
+/// Runs the tasks of a batch's plan on one rank. After the gate of a layer whose plan has no check task, all ranks
+/// exchange their counts; this is not part of any task's time.
 class ServingBinding final : public Binding {
  public:
-  /// Binds a plan with as many layers (serving_plan), whose structure is shared. `layers` outlives the binding.
+  /// Binds a plan made by serving_plan for the same number of layers. `layers` must outlive the binding.
   ServingBinding(ServedLayers& layers, const Plan& plan);
 
   void issue(const Task& task, Stream& stream, Pace pace) override;
@@ -155,7 +157,7 @@ class ServingBinding final : public Binding {
   ServedLayers& layers_;
   Plan plan_;
   std::vector<ServedLayer> served_;  // by layer
-  std::vector<std::string> names_;   // of the tasks; communicators keep views of them
+  std::vector<std::string> names_;   // task names; communicators keep views of them
 };
 
 }  // namespace moe

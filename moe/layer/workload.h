@@ -1,5 +1,5 @@
 #pragma once
-// A workload sets the experts that a benchmark's tokens want, for measurements that do not use the gate's own choices.
+// A workload sets the experts of a benchmark's tokens, for measurements that do not use the gate's own choices.
 #include <string>
 
 #include "moe/layer/parameter.h"
@@ -7,19 +7,21 @@
 
 namespace moe {
 
-/// Chooses by global token and seed only, so that all ranks agree. A token gets top_k distinct experts.
+/// A rule that gives each token top_k distinct experts. The choice depends only on global token and seed, so all ranks
+/// agree on it.
 ///   gate        the gate's own choices
-///   balanced    every rank's own tokens want each expert alike, within 1 over all their choices
-///   zipf:S      drawn one after the other, expert e with weight (e + 1)^-S among those not drawn yet
-///   hot[:E]     all tokens want expert E first (0), and any others after it
-///   trace:FILE  recorded: CSV with the columns token, layer, experts; the experts with blanks between them, the most
-///               preferred first. Lines of unknown tokens and layers are ignored
+///   balanced    each rank's tokens choose all experts equally often; the counts differ by at most 1
+///   zipf:S      draws without replacement, in which expert e has weight (e + 1)^-S
+///   hot[:E]     expert E (default 0) is every token's first choice; the other choices are random
+///   trace:FILE  recorded choices: a CSV file with the columns token, layer and experts, the experts separated by
+/// blanks,
+///               the most preferred first. Lines of unknown tokens and layers are ignored
 class Workload {
  public:
-  /// Throws BadInput that begins with `where` and lists the kinds.
+  /// Parses `spec`. Throws BadInput, whose message begins with `where` and lists the kinds of workloads.
   explicit Workload(std::string_view spec = "gate", std::string_view where = "workload");
-  /// Sets the experts of the tokens that this rank gates, and `preset`. Throws Unsupported naming the gate if it does
-  /// not choose the top k; BadInput with the file's line if a trace does not fit this layer.
+  /// Sets the experts of the tokens that this rank gates, and the routing's `preset`. Throws Unsupported naming the
+  /// gate if it is no top-k gate, and BadInput naming the trace file's line if a trace does not fit this layer.
   void fill(const RankShape& rank, const LayerSeed& seed, Routing& routing) const;
   /// Returns a trace's file; empty for other kinds.
   std::string file() const { return kind_ == Kind::trace ? text_ : std::string(); }

@@ -1,6 +1,6 @@
 #pragma once
-// The data that a plan implies for one rank of a layer. All parts of the binding read it; only RunTimeSizes changes it,
-// when a dropless layer learns its sizes.
+// The data that follow from a plan for one rank of a layer. All parts of the binding read them. Only RunTimeSizes
+// changes them, after the ranks of a dropless layer have exchanged their row counts.
 
 #include <string_view>
 
@@ -15,15 +15,15 @@ struct BoundPhase {
   Cuts cuts;
   PhaseLayouts layouts;
   ExpertRows rows;
-  bool copies = false;    // whether separate tasks bring rows to the experts' place
+  bool copies = false;    // true if separate tasks copy rows to where the experts compute
   int first_expert = -1;  // id of the first expert task
 };
 
-/// Throws WrongResult unless a plan's case is that of the layers that run it, which `owner` names in the message.
+/// Throws WrongResult if a plan's case differs from that of the layers that run it, which the message calls `owner`.
 void check_case(const LayerCase& planned, const LayerCase& expected, std::string_view owner);
 
 struct BoundPlan {
-  /// Throws what LayerBinding's constructor does.
+  /// Throws the exceptions of LayerBinding's constructor.
   BoundPlan(LayerState& layer, const Plan& bound);
 
   BoundPhase& phase(Phase phase) { return phases[phase]; }
@@ -31,7 +31,7 @@ struct BoundPlan {
 
   Plan plan;
   EnumArray<Phase, BoundPhase, 2> phases;
-  bool equal = true;  // whether the blocks of all ranks have one size
+  bool equal = true;  // true if the blocks of all ranks have the same size
 };
 
 }  // namespace moe::layer
