@@ -1,14 +1,14 @@
 #pragma once
-// A stack is several layers, some perhaps dense, each the input of the next, over several micro-batches and pipeline
-// stages: the layers of a whole iteration's plan. Loss = sum over all tokens of all micro-batches of <y, dY>, where y
-// is the last layer's output, and the gates' auxiliary losses of every layer; gradients are its derivatives, summed
-// over micro-batches too.
+// A stack is all layers of a whole iteration's plan: a sequence of layers with experts or dense layers, which runs over
+// several micro-batches and pipeline stages. The loss is the sum, over all tokens of all micro-batches, of <y, dY>,
+// where y is the last layer's output, plus the auxiliary losses of all gates. Gradients are the derivatives of this
+// loss, summed over micro-batches.
 //
-// A rank holds the layers of its stage, each once for every micro-batch (MoeLayer) over the same weights. A layer's
-// input is the memory of the previous layer's output, forward and backward. The plan's memory slots (moe/plan/memory.h)
-// place what passes make: of a chunk's passes, the first layer's input and the last one's output, with their gradients,
-// outlast a pass over the stack; those of other layers are overwritten when a slot is used again. A stage has one chunk
-// of consecutive layers or, with virtual stages, several.
+// A rank has one MoeLayer for each layer of its stage and each micro-batch; those of a layer share its weights. A
+// layer's input is in the memory of the previous layer's output, forward and backward. Passes keep their tensors in the
+// plan's memory slots (moe/plan/memory.h), which later passes overwrite. Only the first layer's input and the last
+// layer's output of a chunk, with their gradients, are kept until the end of a pass over the stack. A stage has one
+// chunk of consecutive layers or, with virtual stages, several.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -21,19 +21,19 @@
 
 namespace moe {
 
-/// The layers that one rank ran, for code that verifies, dumps or counts: for a stack those of its stage, each once for
-/// every micro-batch; for a single layer one cell.
+/// The layers that one rank ran, for code that verifies, dumps or counts. A cell is one layer's pass over one
+/// micro-batch. For a stack, these are the cells of the rank's stage; for a single layer, one cell.
 struct RankCells {
-  LayerCases cases;                            // by layer of the whole stack, among the ranks of a stage
+  LayerCases cases;                            // case of each layer of the whole stack, on the ranks of one stage
   std::vector<int> numbers{0};                 // numbers of the rank's layers, ascending
-  std::vector<std::vector<MoeLayer*>> layers;  // [place in numbers][micro-batch]
+  std::vector<std::vector<MoeLayer*>> layers;  // [index in `numbers`][micro-batch]
 
   explicit RankCells(MoeLayer& layer) : cases(layer.shape().shape, {}, {}), layers{{&layer}} {}
   RankCells(LayerCases of_all, std::vector<int> of_rank, std::vector<std::vector<MoeLayer*>> all)
       : cases(std::move(of_all)), numbers(std::move(of_rank)), layers(std::move(all)) {}
 
   MoeLayer& front() const { return *layers.front().front(); }
-  /// Returns any cell with experts; the front if the rank has no such cell.
+  /// Returns the first cell with experts, or the first cell if the rank has only dense layers.
   MoeLayer& expert_cell() const {
     for (const auto& layer : layers)
       if (!layer.front()->shape().is_dense()) return *layer.front();
@@ -46,17 +46,17 @@ struct RankCells {
   }
 };
 
-/// Links a stage's ranks with those at the same place in the neighbouring stages. Forward and backward have separate
-/// links, and sends use a separate stream: the lane that sends goes on at once, as in a plan, where only a receive
-/// waits. So stages that send to each other at the same time don't wait for each other.
+/// Communicators between a rank and the ranks at the same position in the previous and the next stage. Forward and
+/// backward have separate links, and sends use a separate stream, so that a sending lane continues at once. As in a
+/// plan, only receives wait, so two stages that send to each other at the same time don't wait for each other.
 class StageLinks {
  public:
-  /// Makes a rank's links, blocking: all ranks of `world` make theirs. With virtual stages the last stage precedes the
-  /// first one. In a link the preceding stage has rank 0.
+  /// Makes a rank's links. Blocks until all ranks of `world` have called it. With virtual stages, the last stage
+  /// precedes the first one. In the communicator of a link, the preceding stage has rank 0.
   StageLinks(Communicator& world, const StageSplit& split);
 
-  /// Return the communicator that sends to the next stage (forward) or the one before (backward), and the one that
-  /// receives from the opposite stage; null if there is no such stage.
+  /// send_link() returns the communicator that sends to the next stage (forward) or the previous stage (backward);
+  /// receive_link() the one that receives from the opposite side. Both return null if that stage does not exist.
   Communicator* send_link(Phase phase) const { return links(phase).out.get(); }
   Communicator* receive_link(Phase phase) const { return links(phase).in.get(); }
 
@@ -70,33 +70,34 @@ class StageLinks {
 };
 
 struct StackShape {
-  LayerCase shape;  // of a layer with experts; batch: samples of a micro-batch; parallel.pp stages share the layers
+  LayerCase shape;  // case of a layer with experts, for one micro-batch; parallel.pp is the number of stages
   Flow flow = Flow::sharded;
   int layers = 1, micro_batches = 1;
   DenseLayers dense = {};
-  int virtual_stages = 1;                           // chunks of layers that a stage has
+  int virtual_stages = 1;                           // number of chunks of layers per stage
   int64_t head_weights = 0, embedding_weights = 0;  // elements of a model's ends whose gradients are summed over DP
-  MemorySlots slots = {};                           // none: no pass shares memory
+  MemorySlots slots = {};                           // memory slots of the plan; if empty, no passes share memory
   LayerSet whole = {};
 
   StageSplit split() const { return split_of(shape, layers, shape.parallel.pp, virtual_stages); }
 };
 StackShape stack_shape(const Plan& plan);
-/// Returns the case of a layer among only the ranks of its stage. Throws Unsupported for stages that are neither whole
-/// nodes nor equal parts of one.
+/// Returns the layer's case restricted to the ranks of one stage. Throws Unsupported unless a stage is a number of
+/// whole nodes or an equal part of a node.
 LayerCase stage_case(LayerCase shape);
 
 class LayerStack {
  public:
-  /// Makes the part of `rank` of `world`: rank = stage x ranks of a stage + rank in it. Blocking: all ranks make
-  /// theirs. `seed.layer` is the first layer's. Throws what MoeLayer does, and BadInput for fewer layers than stages.
-  /// `device` is this rank's and outlives the stack. If experts are offloaded, Unsupported unless it is the CPU.
+  /// Makes the part of `rank` of `world`, where rank = stage x ranks per stage + rank in the stage. Blocks until all
+  /// ranks have called it. `seed.layer` is that of the stack's first layer. `device` belongs to this rank and must
+  /// outlive the stack. Throws the exceptions of MoeLayer, BadInput for fewer layers than stages, and Unsupported for
+  /// offloaded experts on a device other than the CPU.
   LayerStack(const StackShape& shape, int rank, const LayerSeed& seed, Communicator& world,
              LayerDevice& device = cpu_layer_device());
 
   const StackShape& shape() const { return shape_; }
   int stage() const { return stage_; }
-  /// Returns this stage's layers, ascending, numbered over all stages.
+  /// Returns the numbers of this stage's layers in the whole stack, ascending.
   const std::vector<int>& layers() const { return layers_; }
   bool begins() const { return layers_.front() == 0; }
   bool ends() const { return layers_.back() + 1 == shape_.layers; }
@@ -104,40 +105,42 @@ class LayerStack {
   size_t place_of(int layer) const {
     return static_cast<size_t>(std::ranges::lower_bound(layers_, layer) - layers_.begin());
   }
-  /// Returns the pass of one of this stage's layers over a micro-batch.
+  /// Returns the cell of one of this stage's layers and a micro-batch.
   MoeLayer& cell(int layer, int micro_batch) const { return *cells_.at(place_of(layer)).at(micro_batch); }
   MoeLayer& front() const { return *cells_.front().front(); }
   RankCells cells() const;
   StageLinks& links() { return links_; }
   const LayerComms& comms() const { return comms_; }
 
-  /// Return the gradients of the stage's layers, one layer after the other, the last layer first: the dense parts',
-  /// which are summed over DP, between those of the output projection and of the embedding; and the experts'.
+  /// Return the gradients of the stage's layers, one layer after the other, the last layer first. dense_gradients() has
+  /// those of the output projection, the layers' dense parts and the embedding, in this order, which are summed over
+  /// DP; expert_gradients() has the experts'.
   TensorView dense_gradients() const { return dense_gradients_; }
   TensorView expert_gradients() const { return expert_gradients_; }
-  /// The part of a layer, or of a model's end, in either: its first element and its number of elements.
+  /// The elements of a layer, or of a model's end, in dense_gradients() or expert_gradients().
   struct Part {
     int64_t first = 0, elements = 0;
   };
   Part part_of(int layer, bool experts) const;
 
-  /// With offloaded experts only: the view of slot `place` of the window, `elements` long; and the host's copy of all
-  /// experts' gradients, laid out as expert_gradients() (part_of()).
+  /// For offloaded experts only. window() returns the first `elements` elements of place `place` of the expert window;
+  /// host_gradients() the host's copy of all experts' gradients, in the layout of expert_gradients().
   TensorView window(int place, int64_t elements) const;
   TensorView host_gradients() const { return host_gradients_; }
 
-  /// Makes offloaded experts of later passes read the host's weights, or the window's again. A forward alone needs the
-  /// host's: the order of fetches assumes the plan's backwards.
+  /// Makes offloaded experts read their weights from host memory (true) or from the expert window (false) in later
+  /// passes. A forward without a backward needs host memory, because the plan's fetches assume that its backwards run.
   void read_host(bool reads) { reads_host_ = reads; }
   bool reads_host() const { return reads_host_; }
 
-  /// Enqueues the sum over the stage of the gradients of all its layers' gates and norms, all of them at once.
+  /// Enqueues one AllReduce over the stage of the gradients of all its layers' gates and norms.
   void sum_replicated(CommCall call);
-  /// Divides a layer's experts' gradients, after their sum, by how often they count each token (Parameter::copies).
+  /// Divides the summed gradients of a layer's experts by the number of times that they count each token
+  /// (Parameter::copies).
   void count_once(int layer);
-  /// Returns this rank's part of a layer's weights whose gradients are summed over those ranks.
+  /// Returns this rank's part of the layer's weights whose gradients are summed over the group `over`.
   std::vector<Parameter> weights(int layer, SummedOver over) const;
-  /// Enqueues the AllGather of those weights over `comm`, which is that of DP or of EDP (gradient_sums.h).
+  /// Enqueues the AllGather of these weights over `comm`, the communicator of DP or EDP (gradient_sums.h).
   void gather_weights(int layer, SummedOver over, Communicator& comm, CommCall call);
   /// Enqueues the AllGather over `dp` of the weights that all ranks of the stage hold, for all its layers.
   void gather_replicated(Communicator& dp, CommCall call);
@@ -152,7 +155,7 @@ class LayerStack {
   LayerMemory memory_of(int layer, int micro_batch);
 
   StackShape shape_;
-  LayerCases cases_;  // by layer, among the ranks of the stage
+  LayerCases cases_;  // case of each layer, on the ranks of the stage
   int stage_ = 0;
   std::vector<int> layers_;
   StageLinks links_;
