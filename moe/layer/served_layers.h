@@ -48,8 +48,8 @@ struct ServedSetup {
   int list_length = 2;                 // length of the compared lists of estimated and chosen popular experts
 };
 
-/// Numbers of estimated layers, of estimates with the right popular experts, and of layers placed again; only on rank
-/// 0.
+/// Numbers of estimates, of estimates with the right popular experts, and of estimated layers placed again. Only rank 0
+/// counts.
 struct ServedCounts {
   int64_t estimated = 0, right_lists = 0, placed_again = 0;
 };

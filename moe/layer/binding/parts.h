@@ -87,16 +87,16 @@ class SharedPart {
   WireHooks hooks_;
 };
 
-/// The experts' tasks: bring rows from where they were gathered to where the experts compute, and back.
+/// The experts' tasks, and the copies between the gathered rows and the memory where the experts compute.
 class ExpertPart {
  public:
   ExpertPart(LayerState& layer, BoundPlan& plan);
 
-  /// Brings the rows of the task's chunk to the experts, if the plan has a task for that.
+  /// Copies the rows of the task's chunk to the experts, in plans that have a separate task for the copy.
   void copy(const Task& task);
-  /// Passes a chunk through the experts: in a backward both halves, or the one that makes the gradients of their input.
+  /// Computes the experts for a chunk: forward, whole backward, or only the input gradients (expert_dx).
   void expert(const Task& task);
-  /// Makes the gradients of the experts' weights, from the results that the first half left at their rows.
+  /// Computes the gradients of the experts' weights after expert_dx.
   void expert_dw(const Task& task);
 
  private:

@@ -11,11 +11,11 @@ namespace moe::layer {
 // Calls a layer's hook (hooks/hook.h) around the MoE part and around each exchange, and has it convert an exchange's
 // rows to the wire's type and back. A layer without a hook sends its rows as they are.
 
-/// One side of a collective: packed blocks, by rank of the group.
+/// The sent or the received data of a collective: packed blocks, one for each rank of the group.
 struct Side {
   std::byte* data = nullptr;
   std::vector<int64_t> bytes;
-  bool has_missing_blocks = false;  // whether some ranks of the group have no block
+  bool has_missing_blocks = false;  // true if some ranks of the group have no block
 };
 struct Sides {
   Side send, receive;
@@ -28,12 +28,13 @@ class WireHooks {
   /// Returns the gradient of the MoE part's output: if a norm follows, the result of the norm's backward; else the
   /// hook's copy of the loss's gradient or, without a hook, that gradient itself.
   TensorView moe_gradient() const;
-  /// These two call the hook at the beginning and end of the MoE part; its first and its last task call them.
+  /// Call the hook at the beginning and at the end of the MoE part. The part's first and last task call these
+  /// functions.
   void begin_moe(Phase phase) const;
   void end_moe(Phase phase) const;
 
   bool has_hook() const { return layer_.parts.hook != nullptr; }
-  /// Both enqueue the hook's call for an exchange of `rows`; the first returns the sides that go over the wire.
+  /// Enqueue the hook's calls before and after an exchange of `rows`. before_exchange() returns the data to exchange.
   Sides before_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
   void after_exchange(const Task& task, const Sides& rows, const CommCall& call) const;
 
@@ -55,8 +56,8 @@ class RowExchange {
   // These functions enqueue a collective on the call's stream.
   void dispatch(const Task& task, CommCall call);
   void combine(const Task& task, CommCall call);
-  /// Runs a phase of SAA's combine: rows go to the ranks of one EP peer and come from those of another. If the plan has
-  /// another number of phases than EP peers, a phase is a chunk of the rows of all peers.
+  /// Runs a phase of SAA's combine: sends rows to the ranks of one EP peer and receives rows from those of another. If
+  /// the plan's number of phases differs from the number of EP peers, a phase is a chunk of the rows of all peers.
   void exchange(const Task& task, CommCall call);
   void allgather(const Task& task, CommCall call);
   void gather_home(const Task& task, CommCall call);
@@ -66,7 +67,7 @@ class RowExchange {
   // These functions compute, on their task's stream.
   /// Adds up the ESP ranks' partial results of a row (Parm's combine).
   void sum(const Task& task);
-  /// Copies rows that came home in chunks to the places that they would have with one chunk.
+  /// Copies rows that were received in chunks to the places that they would have with one chunk.
   void lay_out(const Task& task);
 
  private:
@@ -99,17 +100,16 @@ class RowExchange {
   WireHooks hooks_;
 };
 
-/// Adapts layouts and buffers to sizes that are known only at run time: the rows of a dropless layer. After each
-/// forward's gate all ranks tell each other how many rows they fill, and the layouts of both phases and all buffers are
-/// set from that.
+/// Adapts layouts and buffers to the row counts of a dropless layer, which are known only at run time. After the gate
+/// of each forward, all ranks exchange their row counts, from which the layouts of both phases and all buffers are set.
 class RunTimeSizes {
  public:
   RunTimeSizes(LayerState& layer, BoundPlan& plan);
 
-  /// Agrees on the numbers of rows, unless the layer has a capacity. This stops the issuing thread, since what it
-  /// issues next depends on these numbers.
+  /// Exchanges the row counts unless the layer has a capacity. Blocks the issuing thread, because the tasks that it
+  /// issues next depend on the counts.
   void exchange_counts(Stream& stream);
-  /// Gives the layer's buffers and stored activations the memory that the layouts need.
+  /// Resizes the layer's buffers and stored activations to the layouts.
   void fit();
 
  private:

@@ -1,7 +1,7 @@
 #pragma once
 // Makes the logits by which a gate compares experts, with GEMMs and kernels, and their backward to the hidden states.
 // Gates differ in how they make logits, as their rows say (moe/layer/gates/gate.cpp), and share all that follows
-// (rule.cpp).
+// (gate.cpp).
 #include <memory>
 
 #include "moe/layer/cuda/gate_kernels.h"

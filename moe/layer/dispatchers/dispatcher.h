@@ -12,7 +12,7 @@
 
 namespace moe {
 
-/// An exchange's blocks, packed one after the other, with their bytes by EP peer.
+/// The blocks of an exchange, packed one after the other, and the number of bytes to and from each EP peer.
 struct Blocks {
   const void* send = nullptr;
   std::span<const int64_t> send_bytes;
@@ -31,9 +31,9 @@ class Dispatcher {
 struct DispatcherSetup {
   Communicator& ep;  // the EP group
   int ranks_per_node = 1;
-  int rank = 0;                        // rank of the stage, on node rank / ranks_per_node
-  bool equal = true;                   // whether all blocks of all ranks have one size; false in a dropless layer
-  int64_t max_bytes = 0;               // bytes that one exchange sends or receives at most, if blocks are equal
+  int rank = 0;                        // this rank in the stage; its node is rank / ranks_per_node
+  bool equal = true;                   // true if all blocks of all ranks have the same size; false if dropless
+  int64_t max_bytes = 0;               // most bytes that one exchange sends or receives, if blocks are equal
   MemorySpace& memory = cpu_memory();  // memory of the blocks; outlives the dispatcher
 };
 

@@ -21,8 +21,8 @@ struct Hierarchy {
   int64_t block_of(const Blocks& blocks) const;
 };
 
-/// Returns the call of a step that is not paced. An exchange is paced as a whole, by its collective between nodes: it
-/// is the first that begins only when every rank of the group has come, which is when a collective's pace begins.
+/// Returns the call of a step without a pace. Only the collective between nodes is paced, for the whole exchange: it is
+/// the first step that starts after all ranks of the group have joined, which is when a collective's pace begins.
 inline CommCall unpaced(const CommCall& call) { return {call.stream, {}, call.task}; }
 
 /// Splits the EP group. Blocking; all its ranks call it. Throws Unsupported naming `dispatcher` and the group, on all
@@ -33,7 +33,7 @@ struct BlockGrid {
   int rows = 0, columns = 0;
   int64_t bytes = 0;  // bytes of a block
 };
-/// Enqueues to[column][row] = from[row][column], both in `memory`; both must live until the stream has passed it.
+/// Enqueues to[column][row] = from[row][column]. Both buffers are in `memory` and must outlive the enqueued work.
 void transpose_blocks(Stream& stream, MemorySpace& memory, const BlockGrid& grid, const void* from, void* to);
 
 // 1DH (Hetu's hierarchical AlltoAll): each node's leader gathers its blocks, the leaders exchange them, and each

@@ -1,6 +1,6 @@
 #pragma once
 // The experts of one rank, each the same network, sharded over ESP: their outputs are partial sums over that group.
-// A new one derives from Expert and has a row in expert.cpp, and its name, summary and GEMMs in moe/plan.
+// A new one derives from Expert and has a row in expert.cpp, and its name, summary and GEMMs in moe/shape/parts.h.
 #include <memory>
 #include <span>
 #include <string_view>
@@ -23,9 +23,9 @@ struct ExpertPass {
 class Expert {
  public:
   virtual ~Expert() = default;
-  /// Begins a forward, of all rows in chunks: activations stored before belong to an older one.
+  /// Begins a forward, which passes all rows in chunks; activations stored so far belong to an earlier forward.
   virtual void begin_forward() {}
-  /// Makes room for `rows` rows of all local experts together; keeps nothing that was stored.
+  /// Allocates memory for `rows` rows of all local experts together, and discards stored activations.
   virtual void reserve(int64_t rows) = 0;
   /// Computes output = the experts of rows `rows[e]` of input (reserved rows, M), for each local expert e; output
   /// (their sum, M) has them one after the other. Stores activations of these rows.
@@ -33,16 +33,17 @@ class Expert {
   /// Computes, from d_output (rows as forward's output, M), d_input with the same rows; the parameters' gradients go
   /// into `gradients`, one after the other. `input` is the forward's.
   virtual void backward(const ExpertPass& pass, TensorView gradients, Into into) = 0;
-  /// Computes only d_input, half of a backward. d_output has its rows at the same places as input (reserved rows, M),
-  /// and must stay until the other half of them is done.
+  /// Computes only d_input, the first half of a backward. d_output has its rows at the same places as input (reserved
+  /// rows, M), and must not change until backward_weights() has computed these rows.
   virtual void backward_inputs(const ExpertPass& pass) = 0;
-  /// Computes the other half, for rows whose first half is done; it does not touch d_input.
+  /// Computes the weights' gradients for rows that backward_inputs() has computed; does not change d_input.
   virtual void backward_weights(const ExpertPass& pass, TensorView gradients, Into into) = 0;
   /// Returns the parameters: replicated and summed over EDP. Their gradients lie in `gradients`.
   virtual std::vector<Parameter> parameters(TensorView gradients) = 0;
-  /// Returns all weights, one after the other, if tasks can compute with a copy of them; otherwise nothing.
+  /// Returns all weights, one after the other, or an empty view if tasks can't compute with a copy of them.
   virtual TensorView weights() const { return {}; }
-  /// Makes later tasks read `copy`, as long as weights(), instead of them. parameters() still returns the original.
+  /// Makes later tasks read the weights from `copy`, which has the size of weights(). parameters() still returns the
+  /// original weights.
   virtual void read_from(TensorView copy) { (void)copy; }
 };
 

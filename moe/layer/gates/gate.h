@@ -1,6 +1,7 @@
 #pragma once
 // A gate decides which experts compute each token, and with what weight. A new one derives from Gate and has a row in
-// gate.cpp, and its name and summary in moe/shape/parts.h; a program that uses this library registers it instead.
+// gate.cpp, and its name and summary in moe/shape/parts.h. A program that uses this library registers its gate at run
+// time instead.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -18,7 +19,7 @@ struct GateBackward {
   TensorView d_weight;  // (tokens, choices); 0 for dropped pairs
   TensorView d_fill;    // likewise, for gates that mix tokens
   TensorView d_hidden;  // (tokens, M): the gate adds to it
-  double share = 1;     // factor of the auxiliary losses' gradients: 1 / the ranks that sum theirs for the same tokens
+  double share = 1;     // factor of the auxiliary losses' gradients: 1 / number of ranks that gate the same tokens
   Into into = Into::overwrite;  // how to write the parameters' gradients
 };
 
@@ -28,14 +29,16 @@ class Gate {
   /// Sets the step of all later passes: noise differs from step to step. If not `noisy`, there is no noise, as in
   /// passes that do not train. Call it only between passes.
   virtual void begin_step(uint64_t step, bool noisy) { (void)step, (void)noisy; }
-  /// Routes hidden (tokens, M): sets expert (unless preset), row, filled and weight, and sets statistics() to the part
-  /// of this rank's own tokens.
+  /// Routes hidden (tokens, M): sets the routing's expert (unless preset), row, filled and weight, and sets
+  /// statistics() to the sums over this rank's own tokens.
   virtual void forward(TensorView hidden, Routing& routing) = 0;
-  /// Makes this rank's part of the parameters' gradients and adds to d_hidden. statistics() must be summed by then.
+  /// Computes this rank's part of the parameters' gradients and adds to d_hidden. Before the call, statistics() must
+  /// have been summed over the stage.
   virtual void backward(const GateBackward& pass) = 0;
   /// Returns the parameters: replicated on all ranks, summed over the stage.
   virtual std::vector<Parameter> parameters() = 0;
-  /// Returns the float64 sums over all tokens of the stage that the auxiliary losses need; no data: no losses.
+  /// Returns the float64 sums that the auxiliary losses need, which all ranks of the stage add up. The view is empty if
+  /// there are no losses.
   virtual TensorView statistics() { return {}; }
   /// Computes the losses, coefficients applied, from the summed statistics.
   virtual double auxiliary_loss() const { return 0; }
@@ -55,8 +58,8 @@ struct GateRow {
   Scoring scoring = Scoring::none;          // scoring by its CUDA kernels
 };
 
-/// Makes a gate known, by one name, to everything that plans or runs. Call it before other threads run. Throws BadInput
-/// if the name is known already.
+/// Registers a gate under its name for planning and for running. Call it before other threads start. Throws BadInput if
+/// the name is already registered.
 void register_gate(const GatePart& part, GateRow row);
 /// Returns the row of that name. Throws BadInput listing the known names.
 const GateRow& find_gate(std::string_view name);

@@ -3,10 +3,10 @@
 // there: compress it, scale it, inspect it. A new one derives from Hook and has a row in hook.cpp, and its name and
 // summary in moe/shape/parts.h; wire_type() (moe/shape/shape.cpp) returns the element type that it sends.
 //
-// In the backward the points are passed in the order of the backward: rows of gradients go to the experts and come
-// back. The gradients match the forward only if each point is the transpose of the one that it mirrors:
-// before_moe_start of before_moe_end, dispatch's pair of combine's, and the other way round. A cast, forward and
-// backward, is its own transpose; its rounding counts as noise.
+// The backward calls the points in the same order: rows of gradients are dispatched to the experts and combined. For
+// correct gradients, a point's backward must be the transpose of the forward of its mirrored point: before_moe_start
+// mirrors before_moe_end, and dispatch's two points mirror combine's. A hook that casts in both passes satisfies this
+// except for rounding.
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -16,8 +16,8 @@
 
 namespace moe {
 
-/// Functions called at those points. They run on the lanes of the tasks that they belong to, perhaps several at once.
-/// Exchanges' points are called once for each exchange over more than one rank, with all its blocks.
+/// The functions called at the six points. They run on the lanes of their tasks, so several may run at once. The points
+/// of dispatch and combine are called once per exchange over more than one rank, with all blocks of the exchange.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -27,7 +27,7 @@ class Hook {
   /// Gets the rows that this rank sends, (rows, M), and writes `wire`, of the wire's type. If that is the layer's own
   /// type, `wire` is `rows`.
   virtual void before_dispatch(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
-  /// Gets in `wire` what this rank received, and writes `rows`.
+  /// Gets the received elements in `wire`, and writes `rows`.
   virtual void after_dispatch(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
   virtual void before_combine(Phase, TensorView /*rows*/, TensorView /*wire*/) {}
   virtual void after_combine(Phase, TensorView /*wire*/, TensorView /*rows*/) {}
