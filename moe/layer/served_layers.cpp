@@ -153,8 +153,8 @@ void ServedLayers::check(int number, bool may_place) {
   std::ranges::copy(encode(place_experts(found, ranks(), setup_.max_experts)), own.decisions[kBehindGate].begin());
 }
 
-// A decision has, for each device, as many pairs of expert and share as a device holds at most. A decision without any
-// expert means that the one before holds.
+// A decision has max_hosted_ pairs of expert and share for each device. A decision without any expert means that the
+// previous decision still applies.
 std::vector<double> ServedLayers::encode(const ExpertPlacement& placement) const {
   std::vector<double> decision(placement.devices.size() * max_hosted_ * 2, kNone);
   for (size_t d = 0; d < placement.devices.size(); ++d)

@@ -169,7 +169,8 @@ TensorView StackBinding::boundary_tensor(const Task& task) const {
   return sent ? cell.input_gradient() : cell.output_gradient();
 }
 
-// Data that the previous pass sent has left once it is received; a rank that waits for no other may get here earlier.
+// Waits until the previous pass's sends are done, because this pass overwrites their data; a rank that waits for no
+// other rank may get here earlier.
 void StackBinding::begin_pass() {
   for (const auto& leaving : leaving_)
     if (leaving) leaving->synchronize();
@@ -222,7 +223,7 @@ void StackBinding::store(const Task& task, Stream& stream) {
   stream.copy({.to = to, .from = from.data(), .bytes = from.bytes()});
 }
 
-// Returns whether the layer's gradients are whole only after a store has begun, which sums or scales them.
+// Returns whether the store itself completes the layer's gradients, by summing or scaling them first.
 bool StackBinding::completes_experts(int layer) const {
   if (!sums_experts_ && stack_.comms().communicator(GroupKind::edp).size() > 1) return true;
   return std::ranges::any_of(stack_.weights(layer, SummedOver::edp), [](const Parameter& p) { return p.copies > 1; });

@@ -35,13 +35,15 @@ __device__ inline int block_before(int before, int of_warp, int& all) {
   return before;
 }
 
-// Returns how many of the block's threads before this one say yes; `all`: how many of the whole block, which calls it.
+// Returns the number of the block's earlier threads with `yes` set. Sets `all` to the number in the whole block,
+// all of which must call this.
 __device__ inline int block_rank(bool yes, int& all) {
   const unsigned votes = __ballot_sync(kAllLanes, yes);
   return block_before(__popc(votes & ((1U << lane_index()) - 1)), __popc(votes), all);
 }
 
-// Returns the sum of the counts of the block's threads before this one; `all`: that of the whole block, which calls it.
+// Returns the sum of the counts of the block's earlier threads. Sets `all` to the sum over the whole block, all of
+// which must call this.
 __device__ inline int block_sum_before(int count, int& all) {
   int sum = count;  // over the lanes up to this one
   for (int by = 1; by < kWarpSize; by *= 2) {

@@ -16,7 +16,7 @@ struct RoutingArrays {
   const int32_t* pair_of = nullptr;  // of each slot; -1: empty
 };
 
-/// Rows of `width` elements and their places: row `place[slot]`; -1: not here.
+/// Rows of `width` elements and their places: row `place[slot]`; -1: the row is not in `data`.
 struct PlacedRows {
   void* data = nullptr;
   const int32_t* place = nullptr;

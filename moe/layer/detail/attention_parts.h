@@ -12,12 +12,12 @@
 
 namespace moe {
 
-/// Rotates heads by the places of the rank's tokens; does nothing if the layer has no rotary positions.
+/// Rotates heads by the positions of the rank's tokens; does nothing if the layer has no rotary positions.
 class RotaryPositions {
  public:
-  /// `width`: how many numbers of a head, the last ones, are rotated.
+  /// Prepares to rotate the last `width` elements of each head.
   RotaryPositions(const PartSetup& setup, int64_t width);
-  /// Rotates rows (B L / N_CP, heads `head`) in place.
+  /// Rotates in place rows (B L / N_CP, heads x `head`), where `head` is the width of a head.
   void rotate(TensorView rows, int64_t head, Turn turn);
 
  private:
@@ -30,7 +30,7 @@ struct HeadWidths {
   int64_t key = 0, value = 0;
 };
 
-/// Returns how many query heads read a key-value head.
+/// Returns the number of query heads that read the same key-value head.
 int64_t queries_of(const PartSetup& setup);
 
 HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths);
@@ -40,7 +40,7 @@ std::unique_ptr<AttentionHeads> make_heads(const PartSetup& setup, HeadWidths wi
 /// Keys and values of one rank or several, or their gradients: (ranks, keys of B L / N_CP tokens, then values).
 struct KeysValuesBlock {
   TensorView all;
-  TensorView k, v;  // those of the first rank
+  TensorView k, v;  // keys and values of the first rank
 };
 
 /// Keys and values by phase. Without context parallelism, and in a ring's forward, `own` and `gathered` are the same
@@ -48,13 +48,15 @@ struct KeysValuesBlock {
 struct KeysValuesBuffers {
   KeysValuesBuffers(const PartSetup& setup, HeadWidths widths);
   EnumArray<Phase, KeysValuesBlock, 2> local, gathered;  // of the rank's tokens; of all CP ranks, in their order
-  /// In a ring: two places for blocks of other ranks in a pass, and for gradients of blocks from the rank's own tokens.
+  /// For ring attention: each pass's two buffers for blocks of other ranks, and two for this rank's contributions to
+  /// the gradients of blocks.
   EnumArray<Phase, std::array<KeysValuesBlock, 2>, 2> received;
   std::array<KeysValuesBlock, 2> gradients;
   EnumArray<Phase, std::vector<KeysValues>, 2> earlier_parts;  // keys and values of the earlier parts of the samples
 };
 
-/// Returns the columns of these heads, each `width` wide, or of their key-value heads, each read by `queries` heads.
+/// Returns the columns of the key-value heads that `heads` read, if each is `width` wide and is read by `queries`
+/// heads. With `queries` = 1, these are the columns of `heads` themselves.
 inline ShardRange columns_of_heads(ShardRange heads, int64_t width, int64_t queries = 1) {
   return {heads.first / queries * width, heads.count / queries * width, heads.total / queries * width};
 }

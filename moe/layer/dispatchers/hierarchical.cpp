@@ -17,7 +17,8 @@ Hierarchy split_by_node(const DispatcherSetup& setup, std::string_view dispatche
   const int node = setup.rank / setup.ranks_per_node, ep_rank = setup.ep.rank();
   Hierarchy h{.node = nullptr, .across = nullptr, .max_bytes = setup.max_bytes};
   h.node = setup.ep.split(node, ep_rank);
-  // The split joins ranks with as many peers on their node. If it does not join all, every rank of the group notices.
+  // The split joins ranks that have equally many peers on their node. If it joins too few, every rank of the group sees
+  // it.
   const int alike = setup.ep.split(h.per_node(), ep_rank)->size();
   require<Unsupported>(alike == setup.ep.size(),
                        "dispatcher {}: {} of the {} ranks of rank {}'s EP group are on node {}, expected as many on "

@@ -217,7 +217,7 @@ class FeedForward final : public Expert {
     multiply(x.rows, transpose(matrix(weight(read_, i, run.first))), out, into, {run.count, x.step, size(), out_step});
   }
 
-  // Rounds the weights when a pass begins, of which each row comes once.
+  // Rounds the weights at the beginning of a pass, which computes each row once.
   void begin_rows(std::span<const Rows> rows) {
     for (size_t i = 0; fp8_ && passed_ == 0 && i <= inputs_; ++i)
       for (int64_t e = 0; e < experts_.count; ++e) fp8_->round_weight(index(i, e), matrix(weight(read_, i, e)));
@@ -307,7 +307,7 @@ class FeedForward final : public Expert {
   TensorView activated_;                                 // (rows, H / N_ESP), stored
   std::optional<RowBias> biases_;                        // none if there are no biases
   std::optional<Fp8Products> fp8_;                       // none: products use the weights as they are
-  int64_t passed_ = 0;                                   // rows of the present pass so far
+  int64_t passed_ = 0;                                   // rows computed so far in this pass
 };
 
 }  // namespace
