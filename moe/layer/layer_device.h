@@ -54,7 +54,7 @@ struct GpuChoices {
 };
 
 /// Makes the device of the calling thread's GPU. It has every part that the CPU has. Throws NoHardware if this build
-/// has no CUDA, or if `choices` select LibTorch's attention and LibTorch was built without CUDA.
+/// has no CUDA, or if `choices` select LibTorch's attention and LibTorch's CUDA library can't be opened.
 std::unique_ptr<LayerDevice> make_cuda_layer_device(const GpuChoices& choices = {});
 
 }  // namespace moe
