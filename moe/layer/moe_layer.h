@@ -93,9 +93,9 @@ inline constexpr std::string_view kDenseGradients = "dense gradients",
                                   kDenseGradientsBefore = "dense gradients of the pass before",
                                   kExpertGradients = "experts' gradients";
 
-/// Whether a backward overwrites the gradients of each part's parameters or adds to them. The first micro-batch's task
-/// overwrites them. A norm without a field belongs to the part that reads it; `shared` also covers the feed-forward of
-/// a dense layer.
+/// Whether a backward overwrites the gradients of each part's parameters or adds to them. The task that is first among
+/// the micro-batches overwrites. A norm without a field belongs to the part that reads it; `shared` also covers a dense
+/// layer's feed-forward.
 struct GradientsInto {
   Into attention = Into::overwrite, gate = Into::overwrite, experts = Into::overwrite, shared = Into::overwrite;
   Into output = Into::overwrite;          // gradients of the norm after the MoE part

@@ -57,7 +57,7 @@ class StackBinding : public Binding {
     std::string name = {};
     TensorView data = {};               // data that the task sums, sends or receives
     std::unique_ptr<Event> ready = {};  // for a send: its data are ready; for a store that completes
-                                        // gradients: the norm may read them
+                                        // gradients: their squares may be summed
     TensorView window = {};             // for offloaded experts: weights that the task fetches or reads
   };
 
