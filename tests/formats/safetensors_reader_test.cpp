@@ -76,8 +76,8 @@ TEST(SafeTensorsFile, WhatIsWrongIsOneLine) {
   };
   expect("", "found 0 bytes");
   expect("1234567", "found 7 bytes");
-  expect(std::string(7, '\0') + '\x7f', "torn");
-  expect(file_of("{" + a + "}", 8).substr(0, 30), "torn");
+  expect(std::string(7, '\0') + '\x7f', "may be incomplete");
+  expect(file_of("{" + a + "}", 8).substr(0, 30), "may be incomplete");
   wrong("", 0, "header");
   wrong("[]", 0, "header");
   wrong("{" + a, 8, "header");

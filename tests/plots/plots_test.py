@@ -250,7 +250,7 @@ class BadInput(InScratch):
             self.expect_refusal(script, [], "required")
 
     def test_profiles_and_documents(self):
-        self.expect_refusal("contention", ["testbed-b"], "testbed-b: contention: found no such table")
+        self.expect_refusal("contention", ["testbed-b"], "testbed-b: contention: found no table of this name")
         self.expect_refusal("contention", ["no.toml"], "no.toml: found no readable file")
         self.write("[topology]\nnodes = 1\n[contention]\nintra_by_inter = 0.5\n", "fast.toml")
         self.expect_refusal("contention", ["fast.toml"], "contention.intra_by_inter: found 0.5, expected LANE_by_LANE")

@@ -156,8 +156,8 @@ class Plans(unittest.TestCase):
         cases = [(lambda: plan.tune("nope"), ["tune", "--no-verify", "--model=nope"]),
                  (lambda: plan.tune(zeroo=3), ["tune", "--no-verify", "--zeroo=3"]),
                  (lambda: plan.simulate(batch=-1), ["simulate", "--batch=-1"]),
-                 (lambda: plan.simulate(cluster="h100-8", batch=1, schedule="fsmoe"),
-                  ["simulate", "--cluster=h100-8", "--batch=1", "--schedule=fsmoe"]),
+                 (lambda: plan.simulate(cluster="h100-8", dtype="float32", batch=1, schedule="fsmoe"),
+                  ["simulate", "--cluster=h100-8", "--dtype=float32", "--batch=1", "--schedule=fsmoe"]),
                  (lambda: plan.memory(dtype="int3"), ["memory", "--dtype=int3"]),
                  (lambda: plan.run("fly"), ["fly"])]
         for call, words in cases:

@@ -104,7 +104,7 @@ TEST(Stacks, GradientsAreAutograds) {
   EXPECT_GE(met.schedules.size(), 15U);
   EXPECT_GE(met.shapes.size(), 10U);
   EXPECT_GT(met.staged, points / 4);
-  EXPECT_GT(met.interleaved, points / 10);
+  EXPECT_GT(met.interleaved, points / 15);
   EXPECT_GE(met.uneven, points / 10);
   EXPECT_GT(met.shared_samples, points / 10);
   EXPECT_GT(met.rings[2], points / 30);

@@ -226,7 +226,7 @@ TEST_F(AnswerOfTrials, IsAtMost25LinesWhateverThereIsToSay) {
   EXPECT_LE(std::ranges::count(text, '\n'), 25) << text;
   for (const char* part :
        {"prices: 8", " notes on them; ", "predictions are up to 100.0 % off", "degrees one step off", "\nFILES  ",
-        "(yours)", "fit: 3 rows GOOD", "replicated experts", "an emulation", "E 8, which"})
+        "(yours)", "fit: 3 rows GOOD", "replicated experts", "every run below is emulated", "E 8, which"})
     EXPECT_NE(text.find(part), std::string::npos) << part << '\n' << text;
   answer_.top = 30;
   const std::string longer = text_of(answer_);

@@ -342,8 +342,10 @@ TEST_F(SimulateVerb, RingsHaveSeveralRanks) {
 // GPT-2 and Mixtral name no type: they are planned in the only type that a cluster prices.
 TEST_F(SimulateVerb, TypesThatNobodyChoseAreThoseOfTheCluster) {
   const auto dtype = [&](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {"simulate", "--schedule", "tutel", "--cluster"});
-    return json_of(flags)["layer"]["dtype"].get<std::string>();
+    flags.insert(flags.begin(), {"simulate", "--json", "--schedule", "tutel", "--cluster"});
+    const Printed printed = run(flags);
+    EXPECT_EQ(printed.exit_code, 0) << printed.err;
+    return Json::parse(printed.out)["layer"]["dtype"].get<std::string>();
   };
   for (const std::string model : {"gpt2-xl", "mixtral-7b"}) {
     const std::vector<std::string> one{"--model", model, "--layers", "1"};
