@@ -28,7 +28,7 @@ std::string differences(const Model& elsewhere, const Model& here, const ModelFl
   return text;
 }
 
-// Returns the type of a layer for which nobody chose one: float32, or bfloat16 if the profile prices that alone.
+// Returns the type of a layer that names none: float32, or bfloat16 if the profile prices that alone.
 DType default_dtype(const Profile& profile) {
   const auto prices = [&](DType dtype) {
     return profile.gpu_of(dtype) != nullptr ||
@@ -59,6 +59,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     model = model_on_cluster(elsewhere, profile.name);
     base.name = chosen.name = model.name;
     base.layer = model.layer;
+    base.names_dtype = model.names_dtype;
     base.parallel = model.parallel;
     chosen.model.layers = model.layers;
     chosen.vocabulary = model.vocabulary;
@@ -76,7 +77,7 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
     base.layer.window = 0;
     if (selection.layer.fields.get(&LayerShape::window)) of_layers.layer.fields.set(&LayerShape::window, 0);
   }
-  if (base.layer.dtype == DType::float32 && !selection.nearest) base.layer.dtype = default_dtype(profile);
+  if (!base.names_dtype) base.layer.dtype = default_dtype(profile);
   chosen.model.shape = chosen_case(of_layers, std::move(base), profile.nodes, profile.ranks_per_node);
   if (!model.origin.empty()) note_replaced_mixers(find_published_model(flags.model), model, chosen);
   if (!flags.model.empty())

@@ -35,7 +35,7 @@ ServedCase served_case(const ServeRequest& o, const Profile& profile) {
     require<Unsupported>(model.dense == DenseRule{},
                          "--serve: found {}, which has dense layers, expected experts in all", model.name);
     base.layer = model.layer;
-    if (!model.windowed_layers.empty()) {
+    if (!model.windowed_layers.empty() && !s.layer.fields.get(&LayerShape::window)) {
       log_warning(fmt::format("--serve: {} has windows of {} tokens in some layers, served without windows", model.name,
                               base.layer.window));
       base.layer.window = 0;

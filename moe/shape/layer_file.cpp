@@ -58,6 +58,7 @@ LayerFile read_layer(const std::string& path) {
   out.name = root.name("name");
   if (root.has("source")) out.source = root.text("source", false);
   read_layer_keys(root, out.layer);
+  out.names_dtype = root.has("dtype");
   out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
   if (root.has("capacity_rounding"))
     out.rounding = rounding_from(root.text("capacity_rounding"), root.where("capacity_rounding"));

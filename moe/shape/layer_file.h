@@ -12,6 +12,7 @@ namespace moe {
 struct LayerFile {
   std::string name, source, file;
   LayerShape layer;  // absent keys have LayerShape's defaults
+  bool names_dtype = false;
   /// Only the kParallelKeys of [parallel] are set, 0: the default. Nodes and ranks per node are properties of the
   /// cluster.
   ParallelShape parallel;

@@ -154,6 +154,7 @@ Model read_model(const std::string& path) {
   const TableReader layer = root.table("layer", kLayerKeys);
   require_shape(layer);
   read_layer_keys(layer, out.layer);
+  out.names_dtype = layer.has("dtype");
   out.windowed_layers = windowed_from(root, out.layer);
   out.parallel = read_parallel_keys(root.table("parallel", kParallelKeys));
   out.overrides = overrides_from(root);

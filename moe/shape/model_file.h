@@ -34,8 +34,9 @@ struct ModelOverride {
 
 struct Model {
   std::string name, source, file;
-  std::string origin;      // such as "config.json of qwen3_moe"; empty if read from a model file
-  LayerShape layer;        // experts 0: one per node
+  std::string origin;  // such as "config.json of qwen3_moe"; empty if read from a model file
+  LayerShape layer;    // experts 0: one per node
+  bool names_dtype = false;
   ParallelShape parallel;  // only sizes of groups, 0: the default; nodes and ranks per node are the cluster's
   int layers = 1;
   DenseRule dense;

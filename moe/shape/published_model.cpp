@@ -258,6 +258,7 @@ Model planned_model(const PublishedModel& m) {
   out.vocabulary = m.vocabulary;
   out.tied_embedding = m.tied_embedding;
   out.traits = traits_of(m);
+  out.names_dtype = true;
   LayerShape& l = out.layer;
   l.batch = 1;
   l.seq = m.seq;

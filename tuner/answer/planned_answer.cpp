@@ -106,6 +106,7 @@ void set_states(const ParallelShape& parallel, FlagList& flags) {
 void set_shape(const ModelShape& model, FlagList& flags) {
   const ParallelShape& p = model.shape.parallel;
   const auto number = [&](const std::string& name, int64_t value) { flags.set(name, std::to_string(value)); };
+  for (const char* shared : {"--cp", "--cp-exchange"}) flags.erase(shared);
   number("--batch", model.shape.layer.batch);
   number("--dp", p.dp);
   if (p.cp > 1) number("--cp", p.cp);

@@ -248,10 +248,16 @@ void require_ranks(const commands::LayoutFile& file, const Profile& cluster) {
 // them too (attn_forward_func_with_cp in context_parallel.py).
 void require_exchange(const commands::LayoutFile& file, TuneOptions options, const Profile& cluster) {
   std::optional<CpExchange>& exchange = options.selection.layer.cp_exchange;
-  if (exchange != CpExchange::ring) return;
+  const commands::LayoutFile::FlagSetting* said = file.find("--cp-exchange");
+  const std::string ring(name_of(CpExchange::ring));
+  const bool is_of_file = said != nullptr
+                              ? said->value == ring
+                              : std::ranges::any_of(file.defaults, [&](const commands::SettingDefault& usual) {
+                                  return usual.flag == "--cp-exchange" && usual.value == ring;
+                                });
+  if (exchange != CpExchange::ring || !is_of_file) return;
   exchange = CpExchange::allgather;
   const int64_t window = model_of_no_order(options, options.selection, cluster).model.shape.layer.window;
-  const commands::LayoutFile::FlagSetting* said = file.find("--cp-exchange");
   const std::string found = said != nullptr
                                 ? fmt::format("{}: found p2p", said->where)
                                 : fmt::format("{}: found no cp_comm_type, which is p2p by default", file.path);
@@ -306,7 +312,7 @@ UserFlags user_flags(const TuneOptions& given, const Profile& cluster) {
   layer.fields.take(said.layer.fields, true);
   set_said(group_flags(layer), group_flags(said.layer), true);
   const bool shares_samples = layer.cp ? layer.cp > 1 : !given.any_shape;
-  if (!shares_samples) layer.cp_exchange = said.layer.cp_exchange;  // the flag only restricts the answer
+  if (!shares_samples || own.file) layer.cp_exchange = said.layer.cp_exchange;  // the flag only restricts the answer
   set_said(memory_flags(layer, options.model), memory_flags(said.layer, said.model), true);
   try {
     if (own.file) require_exchange(*own.file, options, cluster);

@@ -70,6 +70,10 @@ TEST_F(AnswerVerb, NextIsAboutWhatWasRecommended) {
         Words{"--layers", "4", "--micro-batches", "4", "--framework", "deepspeed", "--nearest"},
         Words{"--global-batch", "32", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--model", "gpt-oss-20b", "--schedule", "tutel,fsmoe"},
+        Words{"--shape", "auto", "--cluster", "h100-8", "--model", "mixtral-7b", "--layers", "2", "--schedule",
+              "tutel,fsmoe"},
+        Words{"--shape", "auto", "--cluster", "h100-8", "--model", "mixtral-7b", "--layers", "2", "--schedule",
+              "tutel,fsmoe", "--cp-exchange", "ring"},
         Words{"--shape", "auto", "--cluster", "h100-8", "--experts", "12", "--dtype", "bfloat16", "--batch", "2"}}) {
     const Json use = answer(words)["use"], next = next_of_answer();
     const Json& row = next.contains("schedules") ? next["schedules"][0] : next;

@@ -356,9 +356,12 @@ TEST_F(SimulateVerb, TypesThatNobodyChoseAreThoseOfTheCluster) {
     EXPECT_EQ(on({"h100-8"}), "bfloat16");
     EXPECT_EQ(on({"h100-8", "--dtype", "float16"}), "float16");
     EXPECT_EQ(on({"testbed-b"}), "float32");
-    EXPECT_EQ(on({"h100-8", "--nearest"}), "float32") << "priced by rows of another type";
+    EXPECT_EQ(on({"h100-8", "--nearest"}), "bfloat16");
   }
   EXPECT_EQ(dtype({"h100-8"}), "bfloat16") << "a layer";
+  const std::string named = file("f32.toml", "schema = 1\nname = \"f32\"\ndtype = \"float32\"\n");
+  EXPECT_EQ(dtype({"h100-8", "--nearest", "--layer", named}), "float32");
+  EXPECT_EQ(run({"simulate", "--cluster", "h100-8", "--layer", named}).exit_code, 2);
   const Printed chosen = run({"simulate", "--cluster", "h100-8", "--dtype", "float32"});
   EXPECT_EQ(chosen.exit_code, 2);
   EXPECT_NE(chosen.err.find("no gemm row for float32"), std::string::npos) << chosen.err;
