@@ -251,7 +251,7 @@ class Layerbench(unittest.TestCase):
         self.assertIn("dtype float16 needs a GPU", found.stdout)
         found = self.run_program("tune", "--cluster", "host", "--grid", "./g.toml")
         self.assertEqual((found.returncode, found.stdout), (2, ""))
-        self.assertIn("grid g: layers of float16 run on GPUs alone", found.stderr)
+        self.assertIn("grid g: layers of float16 only run on GPUs", found.stderr)
         with open(TESTBED) as file:
             profile = file.read().replace('dtype = "float32"', 'dtype = "float16"')
         with open(os.path.join(self.folder, "half.toml"), "w") as file:

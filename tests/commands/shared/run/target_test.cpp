@@ -66,7 +66,7 @@ TEST(Target, AProfileOfThisMachinesThreadsPredictsThem) {
     EXPECT_GT(own.ranks.threads, 0) << name;
   }
   const std::string other = written(scratch.path("other.toml"), "host", 4);
-  EXPECT_TRUE(error_of<BadInput>([&] { target_of(other, {}); }).find("of 4 nodes x 2 ranks, expected 2 x 2") !=
+  EXPECT_TRUE(error_of<BadInput>([&] { target_of(other, {}); }).find("with 4 nodes x 2 ranks, expected 2 x 2") !=
               std::string::npos);
   EXPECT_TRUE(target_of(written(scratch.path("elsewhere.toml"), "hosts", 2), {}).emulated);
   EXPECT_TRUE(target_of(scratch.path("own.toml"), {nullptr, DeviceKind::cuda}).emulated);  // it was not of the GPU
