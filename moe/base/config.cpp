@@ -1,4 +1,4 @@
-// The only unit that sees toml++.
+// The only source that includes toml++.
 #include "moe/base/config.h"
 
 #include <algorithm>

@@ -14,7 +14,7 @@
 
 namespace moe {
 
-// The system fills it with zeros.
+// The content of the shared page; the system fills a new page with zeros.
 struct LaunchBoard::Page {
   uint64_t kind;
   std::atomic<int> port, failed, speaking, said;

@@ -30,7 +30,7 @@ class SystemFiles {
 std::optional<double> leading_number(std::string_view text);
 /// Returns the text after "KEY:" in the first line that begins with it, without blanks around it; none if no line does.
 std::optional<std::string> value_of_key(std::string_view text, std::string_view key);
-/// Returns how many numbers a list like "0-3,8" has, the kernel's form of sets of CPUs; none if it is not such a list.
+/// Returns the count of numbers in a list like "0-3,8", the kernel's notation for sets of CPUs; none for another text.
 std::optional<int64_t> count_of_list(std::string_view list);
 /// Returns the words of a text.
 std::vector<std::string> words_in(std::string_view text);
@@ -57,7 +57,7 @@ std::optional<double> pressure_of(const SystemFiles& files, const std::string& r
 std::optional<double> cpu_quota(const SystemFiles& files = SystemFiles());
 
 struct MemoryLimit {
-  double limit_bytes = 0, used_bytes = 0;  // of the group with that limit; cached files count as used
+  double limit_bytes = 0, used_bytes = 0;  // both of the same control group; cached files count as used
 };
 /// Returns the tightest limit of memory; none if only the machine's memory limits it.
 std::optional<MemoryLimit> memory_limit(const SystemFiles& files = SystemFiles());

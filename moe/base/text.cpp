@@ -81,7 +81,7 @@ std::string shell_word(const std::string& word) {
 namespace {
 
 constexpr size_t kMaxSuggested = 3;  // names suggested at most
-constexpr size_t kTellingPart = 3;   // least letters of a part of a name: shorter ones are in many
+constexpr size_t kTellingPart = 3;   // least letters of a part of a name; shorter parts occur in too many names
 constexpr size_t kTellingStart = 2;  // least letters of a name's start that is compared
 
 using Names = std::vector<std::string_view>;

@@ -1,6 +1,5 @@
 #pragma once
-// Text from any source that is written to terminals and shells, and suggestions for misspelt
-// names.
+// Text from any source, made safe for terminals and shells, and suggestions for misspelt names.
 #include <cstddef>
 #include <span>
 #include <string>

@@ -23,7 +23,7 @@ constexpr DType sums_type(DType dtype) { return dtype == DType::float64 ? DType:
 /// Returns the type of that name. Throws BadInput that lists the known types; `where` names the flag or file line.
 DType dtype_from(std::string_view name, std::string_view where);
 
-/// Returns "1.25 ms", "87.2 us", "3.1 s": for messages and tables, not for files.
+/// Returns "1.250 ms", "87.2 us", "3.10 s": for messages and tables, not for files.
 std::string human_seconds(double seconds);
 /// Returns "24.0 MiB", "512 B".
 std::string human_bytes(double bytes);

@@ -73,7 +73,7 @@ void Embedding::sum(int micro_batch, CommCall call) {
   });
 }
 
-// Returns the gradient of the summed embeddings, for the rows of this rank.
+// Returns the gradient of the summed embeddings for this rank's rows, after the backward of the norm if there is one.
 TensorView Embedding::through_norm(int micro_batch) {
   const TensorView d = setup_.first(micro_batch).input_gradient();
   if (!norm_) return d;

@@ -1,8 +1,8 @@
 #pragma once
-// The end before the first layer: x = embedding of the token + embedding of its place (GPT-2, Radford et al. 2019), or
-// only that of the token if attention rotates by places. If layers end with a norm of their own, x has that norm too.
+// The embedding, before the first layer: x = embedding of the token + embedding of its position (GPT-2, Radford et al.
+// 2019), or only the token's if attention uses rotary positions. In post-norm models x is normed too.
 //
-// An MP rank looks up its own tokens of the vocabulary and its own places; x is the sum of all parts over MP.
+// Each MP rank has a part of the rows of both tables and looks up only those rows; x is the sum of all parts over MP.
 #include <optional>
 #include <span>
 
@@ -13,7 +13,7 @@ namespace moe::model {
 
 class Embedding {
  public:
-  /// Makes the end, which `setup` must outlive.
+  /// `setup` must outlive the embedding.
   explicit Embedding(const EndSetup& setup);
 
   /// Clears the gradients, at the beginning of a step.
@@ -24,26 +24,26 @@ class Embedding {
   void forward(int micro_batch);
   /// Enqueues, if MP > 1, the sum of the MP ranks' rows: the first layer's input.
   void sum(int micro_batch, CommCall call);
-  /// Enqueues the AllGather of that input's gradient, if an MP rank has it for its own tokens only.
+  /// Enqueues the AllGather of the gradient of the first layer's input, if an MP rank has only its own tokens' part.
   void gather(int micro_batch, CommCall call);
   /// Adds the gradients of a micro-batch.
   void backward(int micro_batch);
 
   const Parameter& words() const { return words_; }
-  /// Returns the weights: of tokens, of places, of the norm.
+  /// Returns the weights: the token embedding, the position embedding and the norm's.
   std::vector<Parameter> parameters() const;
   TensorView norm_gradients() const { return norm_gradients_; }
   int norm_copies() const { return setup_.copies(); }
 
  private:
   struct MicroBatch {
-    Tensor rows;    // (tokens of the MP group, M), if the rank's own rows are apart: looked up, later gradients
+    Tensor rows;    // (tokens of the MP group, M): looked-up rows, later their gradients; empty unless rows_apart()
     Tensor summed;  // (held, M): input of the norm
     TableTokens words;
   };
   MicroBatch& state_of(int micro_batch) { return micro_batches_[micro_batch]; }
   const MicroBatch& state_of(int micro_batch) const { return micro_batches_[micro_batch]; }
-  // Returns the places of a micro-batch's tokens; null if attention rotates.
+  // Returns the positions of a micro-batch's tokens; null if attention uses rotary positions.
   const TableTokens* places_of(int micro_batch) const {
     return places_of_.empty() ? nullptr : &places_of_[micro_batch % places_of_.size()];
   }
@@ -54,11 +54,11 @@ class Embedding {
 
   const EndSetup& setup_;
   Tensor word_rows_, place_rows_, norm_gradients_;
-  Parameter words_, places_;            // places_: without rows if attention rotates
+  Parameter words_, places_;            // places_ has no rows if attention uses rotary positions
   std::vector<TableTokens> places_of_;  // places by part of the samples
   std::unique_ptr<RowNorm> norm_;
   Tensor d_summed_;          // (held, M), of one micro-batch
-  bool norm_begun_ = false;  // whether its gradients hold a micro-batch's already
+  bool norm_begun_ = false;  // whether the norm's gradients already include a micro-batch of this step
   std::vector<MicroBatch> micro_batches_;
 };
 

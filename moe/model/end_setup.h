@@ -1,6 +1,6 @@
 #pragma once
-// The setup of both ends of a model on one rank. The ranks of an MP group divide the rows of the embedding and of the
-// output projection, tokens of the vocabulary; each computes its part for the tokens of the whole group.
+// The setup that embedding and head of a model share on one rank. The ranks of an MP group divide the vocabulary, which
+// is the rows of both weights; each rank computes its part for the tokens of the whole group.
 #include <memory>
 #include <string_view>
 
@@ -29,23 +29,24 @@ class EndSetup {
   const RankShape& rank() const { return part_.rank; }
   const LayerShape& layer() const { return rank().shape.layer; }
   int64_t tokens() const { return rank().mp_tokens(); }  // tokens of a micro-batch for which an end computes
-  /// Returns whether the rank has only the rows of its own tokens, which the MP group gathers and divides again.
+  /// Returns whether the rank has only the rows of its own tokens, so that an end gathers rows over MP before it
+  /// computes and scatters the results afterwards.
   bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
   Communicator& mp_comm() const { return stack_.comms().communicator(GroupKind::mp); }
-  /// Enqueues the AllGather of the rows `apart` of each MP rank into `all` of the group.
+  /// Enqueues the AllGather over MP of each rank's rows, `apart`, into `all`.
   void gather_rows(TensorView apart, TensorView all, CommCall call) const;
-  /// Enqueues the sum over MP of each rank's `parts`. `sum`: the rows that the rank has; `parts` itself if it has all
-  /// rows.
+  /// Enqueues the sum over MP of each rank's `parts`. `sum` receives the rows that this rank has; it is `parts` itself
+  /// if the rank has all rows.
   void add_parts(TensorView parts, TensorView sum, CommCall call) const;
   /// Returns this rank's part of a table's rows.
   ShardRange part_of(int64_t rows) const { return share_of(rows, mp(), rank().mp); }
   /// Makes a tensor in the memory of the stack's layers.
   Tensor tensor(std::initializer_list<int64_t> shape, DType dtype) const { return {shape, dtype, math().memory()}; }
   Tensor rows() const { return tensor({tokens(), rank().model_dim()}, rank().dtype()); }
-  /// Queues zeros on the default stream for those of the gradients that exist.
+  /// Enqueues zeroing of the gradients that exist on the default stream.
   void clear(std::initializer_list<TensorView> gradients) const;
-  /// Returns how many ranks of the MP group have the same rows.
+  /// Returns the number of ranks of the MP group that have the same rows.
   int copies() const { return static_cast<int>(rank().held_tokens.count / rank().tokens.count); }
 
   MoeLayer& first(int micro_batch) const { return stack_.cell(0, micro_batch); }
@@ -55,11 +56,11 @@ class EndSetup {
   /// Returns the case of the micro-batch's part of the samples.
   LayerCase part(int micro_batch) const { return part_case(rank().shape, micro_batch % parts()); }
 
-  /// Returns this rank's part of a table of (rows, M), whose gradients are summed over DP, and fills it; `from`: the
-  /// place of its gradients among those of the end. `layer`: the end's.
+  /// Returns this rank's part of a table of (rows, M), filled with initial values; its gradients are summed over DP.
+  /// `from` is the offset of its gradients in those of the end, and `layer` the end's layer number.
   Parameter table(std::string_view name, const Tensor& value, int64_t rows, int layer, int64_t from) const;
   void fill(const Parameter& table, int64_t fan_in) const { fill_weight(table, fan_in, part_.seed, math().memory()); }
-  /// Makes an end's norm, whose gradients are summed over the stage; null if `gradients` has no elements: no norm.
+  /// Makes an end's norm, whose gradients are summed over the stage; null if `gradients` has no data (no norm).
   std::unique_ptr<RowNorm> norm(std::string_view gain, const Tensor& gradients) const;
 
  private:

@@ -13,8 +13,8 @@
 namespace moe {
 namespace {
 
-// One of our weights, (rows, columns), and its place: columns [first, first + columns) of a tensor with `width`
-// columns.
+// A weight `ours` of (rows, columns), and its place in the file: columns [first, first + columns) of tensor `theirs`,
+// which has `width` columns.
 struct Piece {
   std::string ours;
   int64_t rows, columns;
@@ -73,7 +73,7 @@ const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path,
   return *found;
 }
 
-// Works row by row, on the rank's columns of each row.
+// Reads row by row, only the rank's columns of each row.
 template <class From>
 void read_part(SafeTensorsFile& file, const StoredTensor& tensor, const Piece& piece, const Parameter& weight) {
   const auto& [one, rows, columns] = weight.axes;

@@ -33,7 +33,7 @@ void ModelEnds::read_sample(const SampleTokens& text, int64_t sample, std::span<
                         token, vocabulary() - 1);
 }
 
-// A step's samples are those of its first micro-batch, then of its second.
+// A step's samples are numbered in the order of the micro-batches that contain them.
 void ModelEnds::load(const SampleTokens& text) {
   const auto seq = static_cast<size_t>(setup_.layer().seq);
   const int64_t parts = setup_.layer().parts, first = rank().mp_group().first;
@@ -54,7 +54,7 @@ void ModelEnds::load(const SampleTokens& text) {
   }
   if (embedding_) embedding_->clear();
   if (head_) head_->clear();
-  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // after the zeros: streams don't wait for the default one
+  for (int mb = 0; mb < setup_.micro_batches(); ++mb) {  // blocking, so the zeros above are done when streams start
     if (embedding_) embedding_->load(mb, inputs(mb));
     if (head_) head_->load(mb, targets(mb));
   }
@@ -87,7 +87,7 @@ void ModelEnds::compute(TaskKind kind, Phase phase, int micro_batch) {
   if (!embeds && !forward) head_->backward(micro_batch);
 }
 
-// Each MP rank has a part of every token's gradient for the output projection's norm, so no token is counted twice.
+// For the head's norm each MP rank has only a part of every token's gradient, so the sum counts no token twice.
 void ModelEnds::sum_norm(int layer, CommCall call) {
   const bool embeds = layer == kEmbeddingLayer;
   const TensorView all = embeds ? embedding_->norm_gradients() : head_->norm_gradients();

@@ -1,8 +1,8 @@
 #pragma once
-// A model's ends on one rank: the embedding (embedding.h) and the output projection (output_head.h), if its stage has
-// them, and the text that they read.
+// A model's ends on one rank: the embedding (embedding.h) and the head (output_head.h), if its stage has them, and the
+// tokens that they read.
 //
-//   loss = sum over all targets of all micro-batches of -log p(target), over their number
+//   loss = (sum over all targets of all micro-batches of -log p(target)) / (number of targets)
 //
 // A target is the next token or, if attention is not causal, the token that was masked (moe/train/token_source.h).
 #include <functional>
@@ -15,8 +15,8 @@
 
 namespace moe {
 
-/// Fills the `seq` tokens of a sample of a step's global batch, and the target of each, kNoTarget for none. Samples are
-/// numbered over all DP groups and micro-batches.
+/// Fills the `seq` tokens of a sample of a step's global batch, and the target of each token, which is kNoTarget for a
+/// token without one. Samples are numbered over all DP groups and micro-batches.
 using SampleTokens = std::function<void(int64_t sample, std::span<int32_t> tokens, std::span<int32_t> targets)>;
 
 class ModelEnds {
@@ -29,8 +29,8 @@ class ModelEnds {
   MemorySpace& memory() const { return setup_.math().memory(); }
   bool heads() const { return head_.has_value(); }
   bool tied() const { return setup_.tied(); }
-  /// Returns this stage's part of a tied embedding's gradient, which must be summed with that of the other end's stage;
-  /// nothing if one stage has both ends, if this stage has none, or if the embedding is not tied.
+  /// Returns this stage's part of a tied embedding's gradient, which must be summed with the other end stage's part.
+  /// Returns nothing if one stage has both ends, if this stage has none, or if the embedding is not tied.
   std::optional<TensorView> tied_gradient() const;
   /// Takes the tokens of a step and clears the gradients. Throws BadInput naming a token outside the vocabulary.
   void load(const SampleTokens& tokens);
@@ -39,8 +39,8 @@ class ModelEnds {
   /// Enqueues the sum over the stage of the gradients of one end's norm (`layer`). All its ranks call it after a pass.
   void sum_norm(int layer, CommCall call);
 
-  /// Returns the part of the loss of this rank's own tokens; the sum over all ranks of the last stage is the loss. The
-  /// loss is the mean over the targets, in causal models over those from `place` of each sample on.
+  /// Returns this rank's part of the loss, from its own tokens; the sum over all ranks of the last stage is the loss.
+  /// The loss is the mean over the targets; in causal models only over targets at position `place` or later of samples.
   double loss(int64_t place = 0) const;
   /// Computes the last pass's logits again: (tokens of the MP group, the rank's part of the vocabulary).
   Tensor logits(int micro_batch) const { return head_->logits(micro_batch); }

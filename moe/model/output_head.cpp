@@ -88,7 +88,7 @@ std::vector<double> OutputHead::losses(int micro_batch, Rows tokens) const {
     for (int mp = 0; mp < setup_.mp(); ++mp) {
       const double* part = of_rank(mp, token);
       sum += part[1] * std::exp(part[0] - largest);
-      target += part[2];  // 0 except on the one rank that has it
+      target += part[2];  // 0 except from the rank that has the target's logit
     }
     losses.push_back(largest - target + std::log(sum));
   }

@@ -1,9 +1,10 @@
 #pragma once
-// The end after the last layer: norm, output projection, cross-entropy with the target of each token. If layers end
-// with a norm of their own, this end has none.
+// The head, after the last layer: norm (not in post-norm models), output projection, and cross-entropy with each
+// token's target.
 //
-// An MP rank computes the logits of its own part of the vocabulary. For each token it sends the others its largest
-// logit, the sum of exponentials relative to it, and the target's logit: enough for the softmax of its part.
+// An MP rank computes the logits of its own part of the vocabulary. For each token it sends the other MP ranks three
+// numbers: its largest logit, the sum of exponentials relative to it, and the target's logit if it has it. From these
+// numbers of all ranks each rank computes the softmax of its part.
 #include <span>
 
 #include "moe/model/end_setup.h"
@@ -12,23 +13,24 @@ namespace moe::model {
 
 class OutputHead {
  public:
-  /// Makes the end, which `setup` must outlive. `embedding`: that of this rank if the projection is tied to it; null:
-  /// the projection is separate, or a copy. The gradient is that of the sum of losses over `counted`.
+  /// `setup` must outlive the head. `embedding` is this rank's embedding if the projection is tied to it; null if the
+  /// projection is a separate weight, or a copy of another stage's embedding. The gradient is that of the sum of losses
+  /// divided by `counted`.
   OutputHead(const EndSetup& setup, const Parameter* embedding, double counted);
 
   /// Clears the gradients, at the beginning of a step.
   void clear();
-  /// Takes the targets of the MP group's tokens; negative: no target. Blocking.
+  /// Takes the targets of the MP group's tokens; a negative number means that the token has no target. Blocking.
   void load(int micro_batch, std::span<const int32_t> targets);
   /// Enqueues the AllGather of the last layer's output, if an MP rank has it for its own tokens only.
   void gather(int micro_batch, CommCall call);
   /// Computes the logits of the MP group's tokens, and the sums that this rank sends the others.
   void forward(int micro_batch);
-  /// Enqueues the AllGather over MP of these sums.
+  /// Enqueues the AllGather over MP of the sums that forward() computed.
   void share_sums(int micro_batch, CommCall call);
   /// Makes the gradients of the weights, and this rank's part of the output's gradient.
   void backward(int micro_batch);
-  /// Enqueues, if MP > 1, the sum of those parts.
+  /// Enqueues, if MP > 1, the sum over MP of the parts of the output's gradient.
   void sum(int micro_batch, CommCall call);
 
   /// Returns -log p(target) of each of some tokens of the MP group. Blocking.
@@ -38,14 +40,14 @@ class OutputHead {
 
   bool shares_embedding() const { return projection_rows_.view().data() == nullptr; }
   const Parameter& projection() const { return projection_; }
-  /// Returns the weights: of the projection, unless it is the embedding, and of the norm.
+  /// Returns the weights: the projection's, unless it is the embedding, and the norm's.
   std::vector<Parameter> parameters() const;
   TensorView norm_gradients() const { return norm_gradients_; }
 
  private:
   struct MicroBatch {
-    Tensor rows, d_rows;    // (tokens of the MP group, M), if the rank's own are apart: gathered; to be summed
-    Tensor normed, logits;  // (tokens, M), (tokens, own part of the vocabulary); finally the logits' gradient
+    Tensor rows, d_rows;    // (tokens of the MP group, M): gathered rows, and parts of gradients; only if rows_apart()
+    Tensor normed, logits;  // (tokens, M), (tokens, own part of the vocabulary): logits, later their gradients
     Tensor sums;            // (MP, tokens, kSoftmaxSums), float64
     Array<int32_t> targets;
   };
@@ -62,7 +64,7 @@ class OutputHead {
   Tensor projection_rows_, norm_gradients_;
   Parameter projection_;  // a separate one, or the embedding
   std::unique_ptr<RowNorm> norm_;
-  bool norm_begun_ = false;  // whether its gradients hold a micro-batch's already
+  bool norm_begun_ = false;  // whether the norm's gradients already include a micro-batch of this step
   std::vector<MicroBatch> micro_batches_;
 };
 

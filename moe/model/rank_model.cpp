@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-// Returns how many ranks of a stage have the same part of a weight.
+// Returns the number of ranks of a stage that have the same part of a weight.
 int holders(const Parameter& p, const ParallelShape& parallel) {
   switch (p.summed_over) {
     case SummedOver::dp:
@@ -156,7 +156,7 @@ void RankModel::end_pass() {
   require<WrongResult>(std::isfinite(norm), "norm of the gradients: found {}, expected a finite number", norm);
 }
 
-// Steps between passes, with the gathers that a plan has after its steps.
+// Takes a step between passes, followed by the AllGathers of weights that a plan would run after its step.
 void RankModel::step(Stream& stream) {
   stream.launch([this](void* native) {
     math().use(native);
@@ -178,7 +178,7 @@ void RankModel::step(Stream& stream) {
 void RankModel::gather_end(int layer, Communicator& dp, CommCall call) {
   for (const Parameter& p : ends_.parameters(layer)) {
     moe::gather_weights({&p, 1}, {}, dp, math(), call);
-    call.pace = {};  // the first gather keeps the pace of all
+    call.pace = {};  // the first gather is held for the modelled time of all of them
   }
 }
 

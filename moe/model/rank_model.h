@@ -19,21 +19,21 @@ namespace moe {
 
 class RankModel final : public ModelTasks {
  public:
-  /// Makes the model, blocking: all ranks of `world` make theirs. `stack` must outlive it. `step`: that of the plan
-  /// that runs the model. Throws as ModelEnds does.
+  /// Blocking: all ranks of `world` must construct theirs. `stack` must outlive the model. `step` is the step phase of
+  /// the plan that will run it. Throws as ModelEnds does.
   RankModel(LayerStack& stack, Communicator& world, int64_t vocabulary, const StepShape& step, const LayerSeed& seed);
 
   ModelEnds& ends() { return ends_; }
   /// Returns this rank's part of every weight and gradient; a layer's are named "layer-3.wq".
   std::vector<Parameter> parameters();
   MemorySpace& memory() const { return math().memory(); }
-  /// Lets the optimizer's tasks change the weights in all later passes; before, they only leave the gradients whole.
-  /// Throws BadInput if gradients should be clipped but the plan has no norm.
+  /// Lets the optimizer's tasks change the weights in all later passes; until then they only complete the gradients.
+  /// Throws BadInput if the settings clip gradients but the plan computes no norm.
   void train(const OptimizerSettings& settings);
   /// Lets the optimizer's tasks change nothing in later passes; step() changes the weights between passes instead.
   void step_apart() { apart_ = true; }
   void step(Stream& stream);
-  /// Records that a pass with all of its optimizer's tasks has ended; if they change weights, that was a step. Throws
+  /// Called after a pass whose optimizer tasks have all ended; counts a step if train() was called before. Throws
   /// WrongResult if the step clipped by a norm that isn't finite. Blocking.
   void end_pass();
   int64_t steps() const { return steps_; }
@@ -49,7 +49,7 @@ class RankModel final : public ModelTasks {
   bool is_end_layer(int layer) const { return layer < 0 || layer == stack_.shape().layers; }
   Math& math() const { return stack_.front().state().math(); }
   std::vector<Parameter> parameters_of(int layer);
-  // Returns the weights that the optimizer steps on the device, or on the host.
+  // Returns the weights of a layer that the optimizer changes on the device (Offload::none) or on the host.
   std::vector<Parameter> stepped_on(Offload where, int layer);
   void step_layer(Offload where, int layer);
   // Returns the host's copy of an offloaded gradient.
@@ -58,13 +58,13 @@ class RankModel final : public ModelTasks {
   void count_experts_once(int layer);
   void gather_end(int layer, Communicator& dp, CommCall call);
   void add_own_squares(void* native);
-  // Returns the share of a weight's states among the ranks that hold it: all of it without ZeRO.
+  // Returns this rank's share of a weight's optimizer states; without ZeRO, all of them.
   WeightShare states_share(const Parameter& p) const;
 
   LayerStack& stack_;
   std::unique_ptr<Communicator> world_comm_;  // all ranks of all stages
-  std::unique_ptr<Communicator> ends_link_;   // between the ranks at this place in the end stages; null: not needed
-  std::optional<LayerComms> gathers_;         // of the stage, for steps between passes; only with ZeRO
+  std::unique_ptr<Communicator> ends_link_;   // this rank's place in both end stages, for a tied embedding; else null
+  std::optional<LayerComms> gathers_;         // communicators for gathers in step(); only with ZeRO
   ModelEnds ends_;
   StepShape step_;
   OptimizerSettings settings_;
@@ -76,7 +76,8 @@ class RankModel final : public ModelTasks {
 
 // Compares a model's ranks, after a step that changed no weight, with the autograd reference.
 
-/// Computes the reference of a step's tokens. `rank`: any; `choices` are followed if they are as good as its own.
+/// Computes the reference of a step's tokens, from the cells of any rank. It follows `choices` whose scores are as good
+/// as those of its own choices.
 ModelReference reference_model(const RankCells& rank, const StackChoices& choices, const ModelEnds& ends,
                                const SampleTokens& tokens);
 

@@ -1,6 +1,6 @@
 #pragma once
-// The tokens of a micro-batch by their rows of an embedding's table, in the memory of the device that looks them up. So
-// gradients of a row can be summed in the order of its tokens, without atomics.
+// The tokens of a micro-batch, sorted by their rows of an embedding's table, in the memory of the device that looks
+// them up. With this order, gradients of a row are summed in the order of its tokens, without atomics.
 #include <span>
 #include <vector>
 

@@ -45,7 +45,7 @@ class LayerBuffers::Maker {
   }
 
  private:
-  enum Use : uint8_t { kUnread, kRead };  // whether the backward reads a forward's buffer
+  enum Use : uint8_t { kUnread, kRead };  // whether the backward reads the buffer that a forward filled
 
   void make_shared(bool gathers) {
     if (gathers) b_.shared_in = moe("shared in", {all(), m()}, kRead);

@@ -42,27 +42,28 @@ class LayerMemory {
   EnumArray<Lifetime, std::shared_ptr<TensorStore>, kLifetimes> stores_;
 };
 
-/// Views of one phase's data, in the order in which a forward makes them. In the backward each view is the gradient of
-/// what its name says; gradients are made from the last to the first.
+/// Views of one phase's tensors, in the order in which a forward fills them. In the backward each view is the gradient
+/// of the forward's tensor of that name unless its comment says otherwise, and views are filled in reverse order.
 struct PhaseBuffers {
   TensorView input;       // (held tokens, M): x
   TensorView mp_input;    // (B L, M)
-  TensorView mp_partial;  // (B L, M): attention's part of the sum over MP, residual included; backward: of the input
+  TensorView mp_partial;  // (B L, M): this rank's part of a sum over MP, residual included: forward, of attention's
+                          // output; backward, of the input's gradient
   TensorView hidden;      // (held tokens, M)
   TensorView gate_input;  // (gated tokens, M)
   TensorView moe_output;  // (gated tokens, M)
   TensorView output;      // (held tokens, M): y
-  // The shared expert's: its input, gathered over MP (B L, M) if the MP ranks do so, and its part of their sum (B L,
-  // M); in the backward the gradients of output and input. The sum is over the rank's own tokens, or over its MP
-  // group's. In a dense layer they are its feed-forward's: shared_in is its input, gathered, and shared_out its part of
-  // the output; in the backward shared_out is the output's gradient, gathered, and shared_in its part of the input's
-  // gradient.
+  // Tensors of the shared expert. shared_in is its input, gathered over MP if the flow gathers there; shared_out is
+  // this rank's part of the sum over MP; both are (B L, M). shared_sum is that sum, for the rank's own tokens or its
+  // MP group's. In a dense layer, shared_in and shared_out are the gathered input of the feed-forward and this rank's
+  // part of its output; in the backward shared_out is the gathered gradient of the output, and shared_in this rank's
+  // part of the input's gradient.
   TensorView shared_in, shared_out, shared_sum;
-  // The MoE part's (phase_layouts.h): rows go out through these and come back through the same, chunk by chunk. A chunk
-  // starts back only after its way out ended on every rank that reads it, so each buffer is free by then.
+  // Buffers of the MoE part (phase_layouts.h). Rows go to the experts through them and come back through the same ones,
+  // chunk by chunk. A chunk comes back only after every rank that reads it has received it, so the buffers are free.
   TensorView home, fanned, peer, gathered, wide, laid_out;  // fanned: a copy of home for (from) each ESP rank
-  TensorView rows_in, rows_out;  // (rows, M): input and output of an expert task; a chunk, or all
-  TensorView wire_out, wire_in;  // (elements) of the wire's type, if it isn't the layer's: both sides of one exchange
+  TensorView rows_in, rows_out;  // (rows, M): input and output of an expert task, for one chunk or for all rows
+  TensorView wire_out, wire_in;  // elements sent and received in one exchange, if they are sent in another type
 };
 
 class LayerBuffers {
@@ -72,7 +73,7 @@ class LayerBuffers {
   /// first layer's input and its gradient do.
   LayerBuffers(const RankShape& shape, const LayerMemory& pass, MemorySpace& memory, const LayerBuffers* before,
                bool last);
-  const bool begins, ends;  // whether the input, or the output, belongs to these buffers alone
+  const bool begins, ends;  // whether no other layer shares the input; whether none shares the output
   /// Makes room for the rows of these layouts, and points the phase's views at it. Allocates only if it must grow.
   void fit(const RankShape& shape, Phase phase, const PhaseLayouts& layouts);
 
@@ -80,9 +81,9 @@ class LayerBuffers {
   const PhaseBuffers& phase_buffers(Phase phase) const { return phase == Phase::forward ? forward : backward; }
 
   PhaseBuffers forward, backward;
-  TensorView normed_input;      // (B L, M): what attention reads, kept for the backward
-  TensorView normed;            // (gated tokens, M): what the gate and the order read, likewise; a dense layer's
-                                // feed-forward: (B L, M)
+  TensorView normed_input;      // (B L, M): input of attention, kept for the backward
+  TensorView normed;            // (gated tokens, M): input of gate and order, kept for the backward; in a dense
+                                // layer (B L, M): input of the feed-forward
   TensorView summed, d_summed;  // (gated tokens, M): the MoE part's residual sum if a norm follows; its gradient
   TensorView expert_input;      // (rows, M): input of the experts' products (ExpertRows), kept for the backward
 

@@ -43,7 +43,7 @@ struct Stations {
           add(member_of(rank.shape.parallel, (rank.ep + phase) % ep, j), 0, phase * esp + j);
       return layout(streams, local, degree);
     }
-    int a_piece = 1;  // sources of a piece; fused: a rank has a piece of its own
+    int a_piece = 1;  // number of sources in a piece; in the fused flow each rank has its own piece
     if (rank.traits().through_peer()) a_piece = ep;
     if (rank.traits().sends_all_groups()) a_piece = rank.groups();
     for (int source = 0; source < streams; ++source) add(source, 0, source / a_piece);
@@ -105,7 +105,8 @@ Cuts cuts_of(const Plan& plan, Phase phase) {
   cuts.expert = cut_of(plan, phase, {expert, expert_dx, expert_dw});
   cuts.out = cut_of(plan, phase, {dispatch, allgather, copy});
   if (cuts.out == 0) cuts.out = cuts.expert;
-  // SAA's phases serve one peer each; on fewer ranks than planned (a proxy) they are chunks of rows, of the same total.
+  // Each of SAA's phases serves one EP peer. A proxy on fewer ranks than planned has more phases than peers; there the
+  // phases are chunks of all rows.
   const int phases = cut_of(plan, phase, {exchange});
   cuts.phases = phases > 0 && phases == plan.shape.parallel.ep;
   cuts.back = cuts.phases ? 1 : std::max(phases, cut_of(plan, phase, {combine, sum, gather, home_copy}));

@@ -1,12 +1,14 @@
 #pragma once
-// The layout of one phase's rows at each station of their way, for the flow and the numbers of chunks of a plan.
+// The layout of one phase's rows at each station on their way, for a plan's flow and numbers of chunks.
 //
-//   home      rows that this rank sends to the experts and gets back: its own group's rows, or (replicated, tensor) all
-//             groups', one piece per EP peer
-//   peer      at the expert's rank, before the AllGather over ESP and after the ReduceScatter: one piece per EP peer
-//   gathered  where the experts read and write, streams are sources: one piece per sending rank
-//   wide      home, gathered over MP: every group's rows, in the flows that gather there; as they arrive
-//   laid_out  the rows of `wide` after the re-layout copy: as if there were one chunk
+//   home      rows that this rank sends to the experts and gets back, one piece per EP peer: the rows of its own group
+//             of tokens or, in the replicated and tensor flows, of all groups
+//   peer      rows at the expert's rank before the AllGather over ESP and after the ReduceScatter: one piece per EP
+//             peer
+//   gathered  rows that the experts read and write: one piece per sending rank; its streams are the senders
+//   wide      the rows of `home` of all MP ranks, in the order in which their AllGather delivers them (only in flows
+//             with that AllGather)
+//   laid_out  the rows of `wide` after the re-layout copy, in the order that they would have with one chunk
 #include <array>
 #include <span>
 
@@ -17,9 +19,9 @@ namespace moe {
 
 /// Numbers of chunks into which a phase's collectives and expert tasks are cut.
 struct Cuts {
-  int out = 1, back = 1;       // of the rows that go to the experts; of those that come home
-  int expert = 1, reduce = 1;  // of the expert tasks; of the ReduceScatter
-  bool phases = false;         // the way home is cut by peers (SAA)
+  int out = 1, back = 1;       // chunks of the rows to the experts; chunks of the rows that come back
+  int expert = 1, reduce = 1;  // number of expert tasks; number of ReduceScatters
+  bool phases = false;         // whether the rows that come back are cut by EP peer (SAA)
   bool lays_out = false;       // whether rows that were gathered at home in chunks are reordered
   bool operator==(const Cuts&) const = default;
 };
@@ -27,8 +29,8 @@ struct Cuts {
 /// this way.
 Cuts cuts_of(const Plan& plan, Phase phase);
 
-/// The rows of each expert that groups of tokens fill: for the groups that the ranks of an EP and ESP group hold,
-/// member after member, and for the groups that this rank gates.
+/// The number of rows that each group of tokens has for each expert, once for the groups that the ranks of the EP x ESP
+/// group hold, and once for the groups that this rank gates.
 struct RowCounts {
   std::vector<int64_t> members;  // [member of EP x ESP][held group][E]
   std::vector<int64_t> gated;    // [gated group][E]
@@ -52,8 +54,8 @@ struct PhaseLayouts {
   std::vector<int64_t> of_peers_;
 };
 
-/// Returns the phase of SAA's exchanges in which the rank of EP position `ep` gets the rows of peer `peer` home. In
-/// each phase a peer serves another rank.
+/// Returns the phase of SAA's exchanges in which the rank at EP position `ep` gets its rows back from peer `peer`. A
+/// peer sends to a different rank in each phase.
 inline int phase_of_peer(const ParallelShape& parallel, int ep, int peer) {
   return (ep - peer + parallel.ep) % parallel.ep;
 }

@@ -25,7 +25,7 @@ void for_each_run_of(const RowLayout& layout, int64_t expert, Rows rows, int64_t
   }
 }
 
-// Threads divide the experts, whose rows have about `bytes` each, among them.
+// Copies the runs of all experts in parallel, divided by expert; `bytes` is the size of all rows together.
 template <class Copy>
 void copy_runs(const RowLayout& layout, Rows rows, std::span<const Rows> experts, int64_t bytes, Copy copy) {
   parallel_for(layout.experts(), bytes / std::max<int64_t>(1, layout.experts()), [&](int64_t begin, int64_t end) {

@@ -1,10 +1,9 @@
 #pragma once
-// A layout gives the place of rows at one station of their way to the experts and back.
+// A layout gives the place of rows at one station on their way to the experts and back.
 //
-// A group of B L / N_MP tokens has T_rank rows of each expert, which a plan cuts into chunks. With a capacity each row
-// is the place of one token. In a dropless layer an expert gets n rows of a group, a number known at run time, and row
-// i of them counts as row floor(i T_rank / n), so each chunk has its share of every expert's rows, whatever the
-// degree.
+// A group of B L / N_MP tokens has T_rank rows for each expert, which a plan cuts into chunks. With a capacity, each
+// row is the place of one token. In a dropless layer an expert gets n rows of a group, and n is known only at run time;
+// row i of them counts as row floor(i T_rank / n). So a chunk has an equal share of every expert's rows at any degree.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,13 +20,13 @@ namespace moe {
 
 class RowLayout;
 
-/// The code that looks rows up, and the index that it uses.
-///   order     by [stream][expert][row of `most`]; -1 where the layout has no such row
-///   experts   by row of ExpertRows
+/// The code that looks rows up, and the index of its array of places.
+///   order     [stream][expert][row], with `max` rows; the place is -1 if the layout does not have that row
+///   experts   [row of ExpertRows]
 enum class RowReader : uint8_t { order, experts };
 
 struct RowPlaces {
-  /// Finds the places for the layout's present counts. No cell ever has more than `max_rows` rows.
+  /// Finds the places for the layout's present counts. No cell may ever have more than `max_rows` rows.
   RowPlaces(const RowLayout& layout, MemorySpace& memory, RowReader by, int64_t max_rows);
   /// Sends place_table(), from which a kernel finds the places for other counts.
   void send_table(const RowLayout& layout, MemorySpace& memory);
@@ -40,19 +39,21 @@ struct RowPlaces {
 /// Finds the places on the host. Throws WrongResult if a cell has more than `most` rows.
 std::vector<int32_t> find_places(const RowLayout& layout, RowReader reader, int64_t most);
 
-/// Returns the table from which a kernel derives places, in rows, with cells [stream][expert]: the rows of each cell;
-/// the first row of each expert where the experts compute, and the end; the first place of each cell in each chunk, -1
-/// if it has none; the first row of T_rank of each chunk.
+/// Returns the table from which a kernel computes places. Its parts, in rows, with cells as [stream][expert]:
+///   the number of rows of each cell
+///   the first row of each expert in ExpertRows, and the end of the last
+///   the first place of each cell in each chunk; -1 if the layout does not have the cell
+///   the first row of T_rank of each chunk
 std::vector<int32_t> place_table(const RowLayout& layout);
 
-/// Returns the first of n rows that counts as row `row` of `rows` or later.
+/// Returns the first of a dropless cell's n rows that counts as row `row` or a later one of `rows` (T_rank).
 constexpr int64_t first_row(int64_t row, int64_t n, int64_t rows) {
   return n == rows ? row : (row * n + rows - 1) / rows;
 }
 
-/// Lays rows out as [chunk][cell][row of the chunk][M]. A cell is the rows of one expert in one stream (a group of
-/// tokens, or a rank's tokens). Consecutive cells are one piece, which a collective moves as one block. Offsets and
-/// sizes are in elements.
+/// Lays rows out as [chunk][cell][row of the chunk][M]. A cell is the rows of one expert in one stream; a stream is a
+/// group of tokens, or the tokens of a rank. Consecutive cells with the same piece number form a piece, which a
+/// collective moves as one block. Offsets and sizes are in elements.
 class RowLayout {
  public:
   struct Cell {
@@ -65,7 +66,7 @@ class RowLayout {
     int streams = 0;                  // number of streams; some may have no cell here
     int64_t experts = 0;
     int degree = 1;
-    bool chunks_inside = false;  // [piece][chunk] instead of [chunk][piece]: one collective moves all chunks
+    bool chunks_inside = false;  // whether pieces contain chunks ([piece][chunk]), as one collective moves all chunks
     std::vector<Cell> cells;     // cells of a chunk, by ascending piece
   };
 
@@ -111,8 +112,8 @@ class RowLayout {
   /// Keeps the place of every row in a device's memory, for this reader; does nothing for the host's memory. Copies of
   /// the layout share these places. No cell may ever have more than `most` rows.
   void put_on(MemorySpace& memory, RowReader reader, int64_t most);
-  /// Returns the places; null before put_on(). They belong to the counts that the layout had then; after set_counts()
-  /// they are stale until LayerDevice::place().
+  /// Returns the places, for the counts at the time of put_on(); null before put_on(). After set_counts() they are out
+  /// of date until LayerDevice::place() is called.
   const std::shared_ptr<RowPlaces>& on_device() const { return places_; }
   const int32_t* places() const { return places_ ? places_->places.data() : nullptr; }
 
@@ -129,14 +130,15 @@ class RowLayout {
   std::vector<int64_t> starts_;                    // [chunk][cell]
   std::vector<int64_t> piece_start_, piece_size_;  // [chunk][piece]
   std::vector<size_t> piece_cells_;                // first cell of each piece, and the end
-  std::vector<int64_t> cell_of_;                   // [stream][expert]; -1: not here
+  std::vector<int64_t> cell_of_;                   // [stream][expert]; -1 if the layout does not have the cell
   std::vector<Rows> chunks_;
   std::vector<int> chunk_of_;  // chunk of each row of T_rank
   std::shared_ptr<RowPlaces> places_;
 };
 
-/// The rows as the experts compute them: expert after expert, each with its rows of all streams in the order of T_rank.
-/// So a chunk's rows are contiguous whatever the degree, and activations stored with one degree serve another.
+/// The order of rows in which the experts compute: expert after expert, each with its rows of all streams in the order
+/// of T_rank. A chunk's rows of an expert are therefore contiguous at any degree, and activations that a forward stored
+/// with one degree can be read by a backward with another.
 class ExpertRows {
  public:
   ExpertRows() = default;

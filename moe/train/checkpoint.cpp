@@ -25,7 +25,7 @@ namespace {
 constexpr int kKept = 2;
 constexpr std::string_view kStep = "step-";
 
-/// Returns the steps in a folder, the newest first.
+/// Returns the folders of a checkpoint folder's steps, by step, the newest first.
 std::map<int64_t, std::string, std::greater<>> steps_in(const std::string& folder) {
   std::map<int64_t, std::string, std::greater<>> steps;
   std::error_code error;
@@ -40,7 +40,7 @@ std::map<int64_t, std::string, std::greater<>> steps_in(const std::string& folde
   return steps;
 }
 
-/// Removes a step, its manifest first, so that no half-removed checkpoint is taken for one.
+/// Removes a step's folder, its manifest first, so that a half-removed checkpoint is not read as a complete one.
 void remove_step(const std::string& step_folder) {
   std::error_code error;
   fs::remove(manifest_file(step_folder), error);
@@ -69,7 +69,7 @@ void write_checkpoint(const std::string& folder, int64_t step, int rank, std::sp
   fs::create_directories(here, error);
   require<BadInput>(fs::is_directory(here), "{}: cannot be made ({}), expected a folder for a checkpoint", here,
                     error.message());
-  fs::remove(manifest_file(here), error);  // or the old manifest would cover files of two runs
+  fs::remove(manifest_file(here), error);  // an old manifest would otherwise apply to files of two runs
   std::vector<SafeTensor> stored;
   TensorNotes notes;
   std::deque<HostCopy> copies;
@@ -216,7 +216,7 @@ struct RankParts {
   SafeTensorsFile file;
 };
 
-/// Returns which part of the whole a stored tensor is; throws unless the whole is the wanted one.
+/// Returns the axes of a stored part in the whole tensor; throws unless its type and the whole's shape are as wanted.
 ShardAxes checked_axes(const RankParts& parts, const StoredTensor& stored, const ShardedTensor& wanted) {
   const std::string where = parts.path + ": " + wanted.name;
   const auto note = parts.file.notes().find(stored.name);

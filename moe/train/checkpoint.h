@@ -11,13 +11,13 @@
 
 namespace moe {
 
-/// A complete checkpoint: its manifest is there, and all files that the manifest names, with the sizes and checksums
-/// that it has of them.
+/// A complete checkpoint: it has a manifest and all files that the manifest lists, with the sizes and checksums listed
+/// there.
 struct Checkpoint {
   std::string folder;  // FOLDER/step-NNNNNN
   int64_t step = 0;
   int ranks = 0;         // number of ranks that wrote it
-  std::string settings;  // the text that complete_checkpoint() got
+  std::string settings;  // the text that was passed to complete_checkpoint()
 };
 
 /// Writes one rank's part of FOLDER/step-NNNNNN from `memory`; makes the folders. An existing checkpoint of that step
@@ -35,8 +35,8 @@ Checkpoint complete_checkpoint(const std::string& folder, int64_t step, int rank
 std::optional<Checkpoint> newest_checkpoint(const std::string& folder);
 
 /// Fills each tensor, in `memory`, from all stored parts that overlap it. Other tensors of the checkpoint are ignored.
-/// Throws BadInput naming file and tensor if its type or the shape of the whole differ, and naming folder, tensor and
-/// the first element that no part has.
+/// Throws BadInput naming file and tensor if the tensor's type or the shape of the whole differs, and BadInput naming
+/// folder, tensor and element if no part has some element.
 void read_checkpoint(const Checkpoint& checkpoint, std::span<const ShardedTensor> tensors,
                      MemorySpace& memory = cpu_memory());
 
@@ -47,7 +47,7 @@ std::string step_folder(const std::string& folder, int64_t step);
 std::string rank_file(const std::string& step_folder, int rank);
 std::string manifest_file(const std::string& step_folder);
 
-/// Writes the manifest of files that are all there. Throws BadInput naming one that is not.
+/// Writes the manifest, after all ranks' files. Throws BadInput naming a file that is missing.
 void write_manifest(const Checkpoint& checkpoint);
 /// Returns whether the step in this folder was ever completed: its manifest exists, readable or not.
 bool is_complete(const std::string& step_folder);

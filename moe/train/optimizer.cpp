@@ -116,7 +116,7 @@ std::vector<OptimizerState> Optimizer::states() const {
     const Trained& trained = trained_[i];
     const auto add = [&](const char* name, TensorView state) {
       if (state.data() == nullptr) return;
-      const TensorView& value = trained.tensor.value;  // the states of all of it have its shape
+      const TensorView& value = trained.tensor.value;  // states of the whole weight get the weight's shape
       const bool all = state.elements() == value.elements();
       states.push_back({fmt::format("{}.{}", trained.tensor.name, name), i,
                         all ? value.moved_to(state.data(), state.device(), state.dtype()) : state});

@@ -22,8 +22,9 @@ struct OptimizerSettings {
   double least_share = 0;
 };
 
-/// Returns the rate of a step, counted from 0. Steps warm_up_steps - 1 and warm_up_steps have the full rate; after that
-/// the rate falls along half a cosine. Step `steps` - 1 and all later ones have its least share.
+/// Returns the learning rate of a step, counted from 0. Steps warm_up_steps - 1 and warm_up_steps have the full rate;
+/// after that the rate falls along half a cosine. Step `steps` - 1 and all later ones have least_share of the full
+/// rate.
 double learning_rate_at(const OptimizerSettings& settings, int64_t step);
 
 /// A weight and its gradient: views of equal shape in one memory, which outlive the optimizer. Norms and biases do not
@@ -32,11 +33,11 @@ struct TrainedTensor {
   std::string name;
   TensorView value, gradient;  // may have different types
   bool decays = true;
-  ElementSelection own = {};  // elements that this optimizer has states of, and changes
+  ElementSelection own = {};  // the elements that this optimizer changes and has states for
 };
 
-/// A state that a checkpoint must have beside the weights: one element for each own element of tensor `of`, which is
-/// the index of a tensor.
+/// A state that a checkpoint stores in addition to the weights: one element for each own element of the tensor with
+/// index `of`.
 struct OptimizerState {
   std::string name;  // "w1.moment1", "w1.moment2", "w1.momentum", "w1.master"
   size_t of = 0;
@@ -57,7 +58,7 @@ class Optimizer {
   ///   sgd    g += weight_decay w; v = momentum v + g; w -= rate v
   ///   adamw  w -= rate weight_decay w; m, v: running means of g and g^2; w -= rate m' / (sqrt(v') + epsilon), with
   ///          m' = m / (1 - beta1^t), v' = v / (1 - beta2^t), t = step + 1
-  /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both as PyTorch's of these names.)
+  /// (Loshchilov, Hutter, Decoupled Weight Decay Regularization, ICLR'19; both equal PyTorch's optimizers SGD, AdamW.)
   void step(int64_t step, double gradient_scale = 1, const double* squares = nullptr);
 
   const OptimizerSettings& settings() const { return settings_; }

@@ -15,7 +15,8 @@
 namespace moe {
 namespace {
 
-/// Takes a whole number and the character behind it off the text; `end`: 0 where nothing may follow.
+/// Removes a whole number and the character `end` after it from the front of the text; if `end` is 0, the text must end
+/// after the number.
 bool take(std::string_view& text, int64_t& number, char end) {
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   text.remove_prefix(static_cast<size_t>(rest - text.data()));
@@ -93,10 +94,10 @@ std::vector<ShardRun> common_runs(const ShardAxes& part, const ShardAxes& wanted
 
 namespace {
 
-// Which runs go where is computed by every rank alike, from what all ranks have and want; then one AlltoAll carries
-// them, for each pair of ranks in the order of the taker's tensors.
+// Idea: every rank learns which parts all ranks have and want, and computes the same list of runs to move from it. One
+// AlltoAll then moves them; between two ranks, runs are in the order of the receiver's tensors.
 
-/// What a rank says of one of its tensors.
+/// The description of one of a rank's tensors that is sent to all ranks.
 struct TensorDescription {
   std::string name;
   ShardAxes axes;
@@ -157,14 +158,14 @@ struct Transfers {
   }
 };
 
-/// A run of a tensor of the giver's that becomes part of one of the taker's.
+/// A run of elements that one rank, the giver, sends to another, the taker.
 struct ShardMove {
-  size_t from = 0, to = 0;  // places of the tensors among their rank's
+  size_t from = 0, to = 0;  // index of the tensor on the giver, and on the taker
   ShardRun run;
   int64_t width = 0;
 };
 
-/// Returns, by giver, what `taker` takes.
+/// Returns, by giver, the runs that `taker` gets.
 std::vector<std::vector<ShardMove>> moves_for(size_t taker, const RankTensors& wanted,
                                               const std::vector<RankTensors>& held,
                                               const std::vector<std::map<std::string, size_t>>& places) {

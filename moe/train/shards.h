@@ -1,6 +1,6 @@
 #pragma once
-// Parts of tensors that are spread over ranks. A part is any box of the whole; checkpoints store them, and training
-// moves them from rank to rank.
+// Parts of tensors that are sharded over ranks. A part is a box of the whole tensor: a range of each of its three axes.
+// Checkpoints store parts, and training moves them from rank to rank.
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -18,19 +18,20 @@ namespace moe {
 using ShardAxes = std::array<ShardRange, 3>;
 
 /// This rank's part of a weight or a state; `axes[i]` says which part of axis i of the whole it is. The data has
-/// (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of ranks may overlap: copies.
+/// (axes[0].count, axes[1].count, axes[2].count) elements, row-major. Parts of different ranks may overlap; then they
+/// are copies.
 struct ShardedTensor {
-  std::string name;  // of letters, digits, blanks and _ - . alone; of all ranks, the whole's
+  std::string name;  // name of the whole tensor, the same on all ranks; only letters, digits, blanks and _ - .
   ShardAxes axes;
   TensorView data;
 };
 
 /// Returns "0+4/16 8+8/16 0+1/1", of each axis first, count and total.
 std::string text_of(const ShardAxes& axes);
-/// Reads that back; nothing for another text or for parts beyond the whole.
+/// Parses the text that text_of() returns; nothing for any other text, or if a part exceeds the whole.
 std::optional<ShardAxes> axes_from(const std::string& text);
 
-/// Throws BadInput naming the tensor unless it lies on such a device and has its axes' elements.
+/// Throws BadInput naming the tensor unless it is on `device` and has as many elements as its axes say.
 void check_shard(const ShardedTensor& tensor, DeviceKind device);
 
 /// A run of `count` elements that begins at `from` in one part and at `to` in another.
@@ -38,13 +39,13 @@ struct ShardRun {
   int64_t from = 0, to = 0, count = 0;
 };
 int64_t elements_in(const ShardAxes& axes);
-/// Returns what two parts have in common, as runs of elements that lie one after the other in either.
+/// Returns the elements that two parts have in common, as runs that are contiguous in both.
 std::vector<ShardRun> common_runs(const ShardAxes& part, const ShardAxes& wanted);
 
-/// Fills each tensor of `to` with what the ranks have of it in their `from`, in one AlltoAll: what a rank has itself is
-/// copied, the rest comes from the next rank that has it. Every member of `world_comm` calls it, with tensors of any
-/// names and parts; theirs lie in `memory`, which is the stream's device's. Blocking. Returns the bytes that came from
-/// other ranks. Throws WrongResult naming a tensor and its first element that no rank has.
+/// Fills the tensors `to` with elements of all ranks' tensors `from`, in one AlltoAll. Elements that a rank has itself
+/// are copied; others come from the next rank that has them. All ranks of `world_comm` call it, each with any tensors
+/// and parts, which lie in `memory`, the memory of the stream's device. Blocking. Returns the bytes received from other
+/// ranks. Throws WrongResult naming a tensor and its first element that no rank has.
 int64_t move_shards(std::span<const ShardedTensor> from, std::span<const ShardedTensor> to, Communicator& world_comm,
                     Device& device, MemorySpace& memory, Stream& stream);
 

@@ -72,7 +72,7 @@ namespace {
 constexpr int64_t kMaxEntries = int64_t{1} << 22;
 constexpr int kMaxSteps = 100'000;
 constexpr double kStationaryError = 1e-13;  // change of one step, summed over all contexts, that ends the iteration
-constexpr double kShared = 1e-3;            // of each distribution, equal for all tokens, so that all are possible
+constexpr double kShared = 1e-3;            // probability that is divided equally, so that every token is possible
 constexpr uint64_t kAttempts = 64;          // random numbers reserved for one weight
 
 int64_t checked_contexts(const MarkovSettings& s) {

@@ -19,11 +19,12 @@ class TokenSource {
   /// Fills consecutive tokens of one sample, which depend only on split, step, sample and the seed. A shorter Markov
   /// sample is the beginning of a longer one; this does not hold for samples of a file.
   virtual void fill(Split split, int64_t step, int64_t sample, std::span<int32_t> tokens) const = 0;
-  /// Returns how many previous tokens determine the distribution of the next one; 0 if unknown.
+  /// Returns the number of previous tokens that determine the distribution of the next one; 0 if unknown.
   virtual int context() const { return 0; }
-  /// Returns nats per token: the least mean loss of a model that sees context() tokens or more; nothing if unknown.
+  /// Returns the least mean loss, in nats per token, of a model that sees context() or more previous tokens; nothing if
+  /// it is unknown.
   virtual std::optional<double> entropy_rate() const { return std::nullopt; }
-  /// Returns nats per token: the least mean loss of a model that sees one token; nothing if unknown.
+  /// Returns the least mean loss, in nats per token, of a model that sees one previous token; nothing if it is unknown.
   virtual std::optional<double> order_1_entropy() const { return std::nullopt; }
 };
 
@@ -37,10 +38,10 @@ class ByteSource final : public TokenSource {
   /// Fills a sample: a window at a random place of its split. Throws BadInput naming the file if the split is shorter.
   void fill(Split split, int64_t step, int64_t sample, std::span<int32_t> tokens) const override;
 
-  /// Returns the text of a split: the last tenth of the file is held out, all before it is for training.
+  /// Returns the text of a split: the last tenth of the file is held out, and the rest is the training split.
   std::string_view part(Split split) const;
-  /// Returns the held-out loss, in nats per byte, of a table of pairs of bytes (counted in the training split plus one
-  /// each): a model with a lower loss uses more than the byte before.
+  /// Returns the held-out loss, in nats per byte, of predictions from counts of byte pairs in the training split, each
+  /// plus one. A model with a lower loss uses more than the previous byte.
   double bigram_held_out_loss() const;
 
  private:
@@ -80,7 +81,7 @@ class MarkovSource final : public TokenSource {
   std::optional<double> entropy_rate() const override { return entropy_rate_; }
   std::optional<double> order_1_entropy() const override { return order_1_entropy_; }
 
-  /// Returns the number of contexts. A context's number has its tokens as digits, the latest last: < alphabet^order.
+  /// Returns the number of contexts, alphabet^order. The digits of a context's number are its tokens, the latest last.
   int64_t contexts() const { return static_cast<int64_t>(stationary_.size()); }
   double stationary(int64_t context) const { return stationary_[context]; }
   double probability(int64_t context, int32_t next) const { return table_[context * settings_.alphabet + next]; }
@@ -108,7 +109,7 @@ inline constexpr int32_t kNoTarget = -1;
 /// Returns the number of tokens of a sample that are to be predicted: 15 %, rounded, but at least 1.
 int64_t masked_places(int64_t seq);
 
-/// The inputs that, with the sample's number, determine the choice on every rank.
+/// The inputs that determine, together with the sample's number, which tokens are masked; equal on all ranks.
 struct MaskSeed {
   uint64_t seed = 1;
   bool held_out = false;

@@ -1,7 +1,7 @@
 #pragma once
-// Expert Choice: each expert takes, of every group of tokens, the T_rank tokens with its highest scores, of equal ones
-// the lower token; score = weight = softmax over the experts of x W_g (Zhou et al. 2022, section 3.2, its k = T_rank).
-// If a group has fewer tokens, the expert takes all. Pair (t, e) has expert e if e takes t, else none. The gate has the
+// Expert Choice: from every group of tokens each expert takes the T_rank tokens with the highest scores, and of equal
+// scores the lower token; score = weight = softmax over the experts of x W_g (Zhou et al. 2022, section 3.2, k =
+// T_rank). If a group has fewer tokens, the expert takes all. Pair (t, e) has expert e if e takes t, else none. It has
 // z loss (gate_parts.h). FSMoE section 2.1 writes it differently, as a softmax of raw logits over the tokens that an
 // expert took.
 #include <memory>

@@ -80,7 +80,7 @@ class AuxiliaryLosses {
     for (int64_t e = 0; e < experts_; ++e) balance += sums[e] * sums[experts_ + e];
     return balance_ * balance + z_ * sums[2 * experts_];
   }
-  /// Return the slopes above; `share` is GateBackward::share.
+  /// Return balance_slope and z_slope of the formula above; `share` is GateBackward::share.
   double balance_slope(double share) const { return share * balance_; }
   double z_slope(double share) const { return 2 * share * z_; }
 
@@ -125,7 +125,7 @@ class SoftmaxScores {
   Tensor statistics_;
 };
 
-// Shared by gates that weigh every pair by the softmax over all logits x W_g; they differ in which pairs they take.
+// The base of gates that weigh every pair by the softmax over all logits x W_g; they differ in how they choose pairs.
 
 template <class T>
 class SoftmaxGate : public Gate {

@@ -1,6 +1,6 @@
 #pragma once
-// Switch Transformer's gate, for any k: the k largest logits of x W_g; weight = probability of the chosen, softmax over
-// all logits (Fedus et al. 2022, section 2.1). The gate has the balance and the z loss (gate_parts.h).
+// Switch Transformer's gate, for any k: it chooses the k largest logits of x W_g; weight = the expert's probability, a
+// softmax over all logits (Fedus et al. 2022, section 2.1). The gate has the balance and the z loss (gate_parts.h).
 #include <memory>
 
 #include "moe/layer/gates/gate.h"

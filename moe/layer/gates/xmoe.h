@@ -1,7 +1,8 @@
 #pragma once
-// X-MoE: logits = cos(W_proj x, w_e) / temperature, all three learned; weight = probability of the chosen k, softmax
-// over all logits (Chi et al. 2022, section 3.2). The low rank is the paper's E / 2, but at least 16 (the paper's with
-// 32 experts) and at most M; the temperature begins at about 0.3, as in the paper. Norms below 1e-12 count as 1e-12.
+// X-MoE's gate: logits = cos(W_proj x, w_e) / temperature, where W_proj, w_e and the temperature are learned. It
+// chooses the k largest; weight = the expert's probability, a softmax over all logits (Chi et al. 2022, section 3.2).
+// W_proj projects to E / 2 dimensions as in the paper, but to at least 16 (the paper's number for 32 experts) and at
+// most M. The temperature begins at about 0.3, as in the paper. Norms below 1e-12 count as 1e-12.
 // The gate has the balance and the z loss (gate_parts.h).
 #include <memory>
 
