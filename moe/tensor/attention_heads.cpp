@@ -7,8 +7,9 @@
 namespace moe {
 namespace {
 
-// Computes by GEMMs: the key-value heads form a batch, and the query heads that read one come one after the other. A
-// tile is the rows of some consecutive tokens in the scores, with the columns of the tokens that they see.
+// Attention by GEMMs. One batched GEMM handles all key-value heads; the query heads that share a key-value head are
+// computed one after the other. A tile is the rows of the scores that belong to some consecutive tokens, restricted to
+// the columns of the tokens that they see.
 class ComposedHeads final : public AttentionHeads {
  public:
   ComposedHeads(Math& math, const HeadsShape& shape, TensorStore& kept, std::shared_ptr<HeadsScratch> scratch,
@@ -69,13 +70,13 @@ class ComposedHeads final : public AttentionHeads {
   struct Tile {
     int64_t sequence, query;
     int64_t begin, rows;     // tokens [begin, begin + rows) of the rank's tokens
-    int64_t from, to;        // places in the sequence that these tokens see
-    bool last;               // the sequence's last tile on this rank
-    TensorView scores = {};  // (kv_heads, rows, to - from): of query head `query` of each key-value head
+    int64_t from, to;        // positions [from, to) in the sequence that these tokens see
+    bool last;               // whether it is the sequence's last tile on this rank
+    TensorView scores = {};  // (kv_heads, rows, to - from), for the `query`-th query head of each key-value head
     int64_t elements() const { return rows * (to - from); }
   };
 
-  // Consecutive keys: places [place, place + rows) of a sequence, stored from row `row` of a rank's (or part's) keys.
+  // Positions [place, place + rows) of a sequence, whose keys begin at row `row` of the keys of rank (or part) `rank`.
   struct Keys {
     int64_t place, rows, rank, row;
     // Returns the columns of these keys in the scores of a tile's first key-value head.
@@ -83,11 +84,11 @@ class ComposedHeads final : public AttentionHeads {
       const int64_t height = t.scores.size(1), width = t.scores.size(2);
       return columns(t.scores.part(0, {height, width}), place - t.from, rows);
     }
-    // Overwrites for a tile's first keys, adds for later ones.
+    // Returns `overwrite` for the first keys of a tile, `add` for later ones.
     Into into(const Tile& t) const { return place == t.from ? Into::overwrite : Into::add; }
   };
 
-  // Calls body(keys) for places [from, to) of a sequence, piece by piece.
+  // Calls body(keys) for positions [from, to) of a sequence, piece by piece.
   template <class Body>
   void for_each_key(int64_t sequence, int64_t from, int64_t to, Body body) const {
     const int64_t pieces = shape_.seq / piece_;
@@ -103,8 +104,8 @@ class ComposedHeads final : public AttentionHeads {
     for_each_key(t.sequence, t.from, t.to, body);
   }
 
-  // Zeroes the gradients of keys and values that the first tile does not see: later tiles add to them, and if ranks
-  // share the sequences, the whole sum may come from the other ranks.
+  // Zeroes the gradients of keys and values that the first tile does not see. Tiles that come later add to them; if
+  // ranks share the sequences, it is possible that only other ranks contribute to them.
   void clear_unseen(const Tile& t, const HeadInputs& d) {
     const auto clear = [&](const Keys& keys) {
       for (const auto of : {&KeysValues::k, &KeysValues::v}) {
@@ -117,7 +118,7 @@ class ComposedHeads final : public AttentionHeads {
     for_each_key(t.sequence, t.to, shape_.seq, clear);
   }
 
-  // Computes a tile's softmaxes.
+  // Computes the softmax of a tile's scores.
   void compute(const HeadInputs& in, const Tile& t) {
     for_each_seen(t, [&](const Keys& keys) {
       math_.gemm(query_rows(in.q, t), transpose(rows_of(in, &KeysValues::k, keys)), keys.score_columns(t),
@@ -133,7 +134,8 @@ class ComposedHeads final : public AttentionHeads {
   int64_t local_tokens() const { return shape_.seq / shape_.ranks / shape_.parts; }
   bool is_last_part() const { return shape_.part + 1 == shape_.parts; }
 
-  // Returns the tile's rows of its query head of the first key-value head; rows_of() returns that head's keys, values.
+  // Return matrices of the first key-value head, from which a batch steps to the others: query_rows() the tile's rows
+  // of its query head, rows_of() the rows of these keys or values.
   Matrix query_rows(TensorView t, const Tile& tile) const {
     const int64_t width = t.size(1), dim = width / shape_.heads;
     return columns(t.part((tile.sequence * local_tokens() + tile.begin) * width, {tile.rows, width}), tile.query * dim,
@@ -169,11 +171,11 @@ class ComposedHeads final : public AttentionHeads {
             body(tile);
           }
   }
-  // Returns the place in its sequence at which one of the rank's pieces begins.
+  // Returns the position in its sequence at which one of the rank's pieces begins.
   int64_t first_place(int64_t piece) const {
     return (piece == 0 ? shape_.rank + shape_.part : 2 * shape_.ranks - 1 - shape_.rank) * piece_;
   }
-  // Returns matrices `number` (kv_heads, rows, to - from); each number has room for a piece's rows and all columns.
+  // Returns matrices `number` (kv_heads, rows, to - from) of `all`, which has room for all rows and columns of a piece.
   TensorView matrices(TensorView all, int64_t number, const Tile& tile) const {
     return TensorView(all.data(), {}, shape_.dtype, all.device())
         .part(number * shape_.kv_heads * piece_ * shape_.seq, {shape_.kv_heads, tile.rows, tile.to - tile.from});
@@ -181,11 +183,11 @@ class ComposedHeads final : public AttentionHeads {
 
   Math& math_;
   HeadsShape shape_;
-  int64_t piece_;    // consecutive tokens: a sequence or a part of it, or half of a rank's share of it
+  int64_t piece_;    // consecutive tokens of a piece: a sequence, a part of it, or half of a rank's share
   int64_t tokens_;   // tokens of a tile
   int64_t queries_;  // query heads that read one key-value head
   double scale_;
-  TensorView scores_;  // (heads tokens, L), by sequence, query and piece: after softmax; none if computed again
+  TensorView scores_;  // (heads tokens, L), by sequence, query and piece: kept softmaxes; no data if recomputed
   std::shared_ptr<HeadsScratch> scratch_;
 };
 

@@ -1,6 +1,5 @@
 #pragma once
-// Turns a run-time element type into a C++ one. Only this file determines which types the CPU layer computes
-// in.
+// Maps a run-time element type to a C++ type. Only this file determines the types that layers on the CPU support.
 #include <memory>
 
 #include "moe/base/check.h"
@@ -8,14 +7,14 @@
 
 namespace moe {
 
-/// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for types that the layer does not compute in.
+/// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for 16-bit types, which need a GPU.
 template <class Body>
 decltype(auto) with_element(DType dtype, Body&& body) {
   if (dtype != sums_type(dtype)) bad_input("dtype {} needs a GPU; on the CPU use float32 or float64", name_of(dtype));
   return with_sums_type(dtype, body);
 }
 
-/// Makes the implementation of `Interface` for `dtype` from its template.
+/// Makes an Implementation<T>, where T is the C++ type of `dtype`.
 template <class Interface, template <class> class Implementation, class Setup>
 std::unique_ptr<Interface> make_for(DType dtype, const Setup& setup) {
   return with_element(dtype, [&](auto zero) -> std::unique_ptr<Interface> {

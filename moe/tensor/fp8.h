@@ -1,8 +1,8 @@
 #pragma once
-// 8-bit numbers: e4m3, with a sign, 4 bits of exponent (bias 7) and 3 of fraction; up to 448, in steps of at least
-// 2^-9; no infinities, all ones is NaN (Micikevicius et al., FP8 Formats for Deep Learning, 2022). Their range is too
-// small by itself, so blocks of them have a scale, a power of two: the scaled values are exact in every type, except
-// values out of float16's range.
+// 8-bit numbers in the format e4m3 (Micikevicius et al., FP8 Formats for Deep Learning, 2022): a sign, 4 bits of
+// exponent (bias 7) and 3 of fraction. The largest value is 448, the smallest step 2^-9; there are no infinities, and
+// an exponent and fraction of all ones is NaN. The range is small, so each block of numbers has a scale, which is a
+// power of two. Scaled values are therefore exact in every element type, unless they exceed the range of float16.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,14 +14,14 @@ namespace moe {
 
 inline constexpr float kMaxFp8 = 448;
 
-/// Rounds up to a multiple of 4: cuBLASLt reads scales, and multiplies rows, by fours.
+/// Rounds up to a multiple of 4, because cuBLASLt reads scales and multiplies rows in groups of four.
 constexpr int64_t round_up_to_4(int64_t count) { return (count + 3) / 4 * 4; }
 constexpr int64_t fp8_blocks(int64_t width) { return (width + kFp8Block - 1) / kFp8Block; }
 
-/// A view of such numbers, row-major. A block of kFp8Block columns has a scale, which its numbers are multiplied by:
-/// scale (block, row) if a block has one row; with `tiles`, a block has kFp8Block rows too, and scale (block of rows,
-/// block of columns). The matrix's end may cut a block off. Numbers and scales begin at multiples of 16 bytes. Without
-/// tiles there is memory for round_up_to_4(rows) rows, of which the additional ones are undefined.
+/// A view of a row-major matrix of e4m3 numbers, each of which is multiplied by the scale of its block. A block has
+/// kFp8Block columns of one row, or of kFp8Block rows if `tiles`; the last blocks may be smaller. Scales are indexed
+/// [block of columns][row], or [block of rows][block of columns] if `tiles`. Numbers and scales are aligned to 16
+/// bytes. Without tiles, `data` has room for round_up_to_4(rows) rows, the last of them undefined.
 struct Fp8Matrix {
   Fp8Matrix() = default;
   Fp8Matrix(uint8_t* numbers, float* their_scales, int64_t height, int64_t width, bool has_tiles = false)
@@ -35,7 +35,7 @@ struct Fp8Matrix {
   uint8_t* data = nullptr;
   float* scales = nullptr;
   int64_t rows = 0, cols = 0;
-  int64_t scale_stride = 0;  // from one block of columns (tiles: of rows) to the next
+  int64_t scale_stride = 0;  // scales per block of columns, or per block of rows if `tiles`
   bool tiles = false;
 };
 
@@ -52,7 +52,7 @@ inline float from_fp8(uint8_t bits) {
   return (bits & 0x7f) == 0x7f ? NAN : bits & 0x80 ? -size : size;
 }
 
-/// Rounds once, to nearest even; values beyond 448, infinities included, become NaN.
+/// Returns the e4m3 number nearest to v, ties to even. Magnitudes that round to more than 448 become NaN.
 inline uint8_t to_fp8(double v) {
   const double size = std::abs(v);
   const auto sign = static_cast<uint8_t>(std::bit_cast<uint64_t>(v) >> 63 << 7);
@@ -62,8 +62,8 @@ inline uint8_t to_fp8(double v) {
   return static_cast<uint8_t>(sign | (rounded < 0x7f ? rounded : 0x7f));
 }
 
-/// Returns the scale of a block whose largest magnitude is `most`: the least power of two, at least 2^-100, that brings
-/// it to 448 or below; NaN if `most` isn't finite.
+/// Returns the scale of a block whose largest magnitude is `most`: the least power of two s >= 2^-100 for which
+/// most / s <= 448; NaN if `most` isn't finite.
 inline float fp8_scale(double most) {
   if (!std::isfinite(most)) return NAN;
   int exponent = 0;

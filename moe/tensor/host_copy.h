@@ -7,22 +7,22 @@
 
 namespace moe {
 
-/// Whether 16-bit numbers become float32.
+/// Whether a HostCopy converts 16-bit numbers to float32.
 enum class Widen : uint8_t { no, yes };
 
 class HostCopy {
  public:
-  /// Reads a device's tensor after all work that the device was given before. Blocking.
+  /// Copies the tensor `t` from its device, after all work that was enqueued there before. Blocks.
   HostCopy(TensorView t, MemorySpace& memory, Widen widen = Widen::yes);
-  /// Returns the tensor itself, or the copy if a device holds it; 16-bit numbers as they are or widened.
+  /// Returns the numbers on the host: a copy, or the tensor itself if it is on the CPU and needs no conversion.
   TensorView view() const { return host_view_; }
-  /// Sends the numbers of view() to the tensor, rounded to nearest even. Blocking.
+  /// Writes the numbers of view() back to the tensor, rounded to nearest even. Blocks.
   void send() const;
 
  private:
   MemorySpace& memory_;
-  TensorView device_view_, stored_, host_view_;  // stored_: in the type of there_
-  std::unique_ptr<std::byte[]> copy_, wide_;     // not Tensors, because those are counted as the layer's
+  TensorView device_view_, stored_, host_view_;  // stored_: on the host, in the tensor's type
+  std::unique_ptr<std::byte[]> copy_, wide_;     // not Tensors, which TensorMemory counts
 };
 
 }  // namespace moe

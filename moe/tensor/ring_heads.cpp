@@ -26,8 +26,8 @@ RingHeads::RingHeads(Math& math, const HeadsShape& shape, TensorStore& kept, Ten
   mean_ = backward.tensor("sums of output gradients", {shape.heads, shape.tokens}, numbers, math.memory());
 }
 
-// Calls body(tile) for the pieces of queries and keys that see each other. Of its 2 R pieces, rank r has piece r and
-// piece 2 R - 1 - r.
+// Calls body(tile) for each pair of a piece of this rank's queries and a piece of the keys of rank `from` that those
+// queries see. A sequence has 2 R pieces for R ranks; rank r has pieces r and 2 R - 1 - r.
 template <class Body>
 void RingHeads::for_each_tile(int from, Body body) const {
   const int64_t pieces = int64_t{2} * shape_.ranks, own_tokens = 2 * piece_;
@@ -42,20 +42,20 @@ void RingHeads::for_each_tile(int from, Body body) const {
         }
 }
 
-// Returns a piece's rows of head `first` of `heads`.
+// Returns a piece's rows and the columns of head `first` of `heads`.
 Matrix RingHeads::head(TensorView rows, int64_t sequence, int64_t row, int64_t heads, int64_t first) const {
   const int64_t width = rows.size(1), dim = width / heads;
   return columns(rows.part((sequence * 2 * piece_ + row) * width, {piece_, width}), first * dim, dim);
 }
 
-// Returns the first of the numbers of a tile's rows, of its query head of a key-value head.
+// Returns the address in `numbers` (heads, tokens) of the tile's first row, for its query head of a key-value head.
 template <class T>
 T* RingHeads::number(TensorView numbers, const Tile& tile, int64_t kv_head) const {
   const int64_t head = kv_head * queries_ + tile.query;
   return numbers.as<T>() + head * shape_.tokens + tile.sequence * 2 * piece_ + tile.row;
 }
 
-// Computes a tile's scores, without their scale.
+// Computes q k^T of a tile for all key-value heads, not yet scaled.
 void RingHeads::scores(TensorView q, const KeysValues& block, const Tile& t, TensorView out) {
   const int64_t tile = piece_ * piece_;
   math_.gemm(head(q, t.sequence, t.row, shape_.heads, t.query),

@@ -1,8 +1,8 @@
 #pragma once
-// The heads of attention (attention_heads.h) when keys and values arrive in blocks, one from each of the ranks that
-// share the sequences (ring attention, Liu et al. 2023). A block's part of the softmax is merged into the output by the
-// logarithm of the sum of exponentials so far (Milakov and Gimelshein 2018), one number for each token and head, with
-// which the backward computes the scores of a block again.
+// The heads of attention (attention_heads.h) if keys and values arrive in blocks, one from each rank that shares the
+// sequences (ring attention, Liu et al. 2023). For each token and head, `sums_` has the logarithm of the sum of
+// exp(score) over the blocks so far. A new block's softmax is merged into the output by rescaling with this number
+// (Milakov and Gimelshein 2018), and the backward uses it to recompute the softmax of each block.
 #include <memory>
 
 #include "moe/tensor/attention_heads.h"
@@ -11,27 +11,29 @@ namespace moe {
 
 class RingHeads {
  public:
-  /// Makes heads of a rank's tokens; memory of scores lives for one call. Of HeadsShape, `recompute` and `rank_stride`
-  /// are ignored. Forwards leave numbers in `kept` for backwards, which use `backward` too. Throws Unsupported unless
-  /// `math` is a CPU's, WrongResult for a window or for samples in parts.
+  /// Makes the heads of a rank's tokens. HeadsShape::recompute and rank_stride are ignored. The forward stores one
+  /// number per token and head in `kept`, the backward another in `backward`; scores are stored only during a call.
+  /// Throws Unsupported unless `math` is a CPU's, WrongResult for a window or for samples in parts.
   RingHeads(Math& math, const HeadsShape& shape, TensorStore& kept, TensorStore& backward);
 
-  /// Adds to out (tokens, heads value_dim) what q (tokens, heads dim) sees in the block of rank `from`, whose k and v
-  /// lie as that rank's tokens; `first`: overwrites it. After the blocks of all ranks, `out` is attention's.
+  /// Merges into out (tokens, heads value_dim) the attention of q (tokens, heads dim) to the block of rank `from`,
+  /// whose rows are that rank's tokens. The call with `first` starts a new output. After the blocks of all ranks, `out`
+  /// is the result of attention.
   void forward(TensorView q, const KeysValues& block, int from, TensorView out, bool first);
 
   /// Begins a backward from attention's output and its gradient.
   void begin_backward(TensorView out, TensorView d_out);
-  /// Overwrites the block's gradients `d`, from this rank's tokens alone, and adds to dq; `first`: overwrites dq.
+  /// Overwrites `d` by the gradients of the block that come from this rank's tokens, and adds to dq. The call with
+  /// `first` overwrites dq.
   void backward(TensorView q, const KeysValues& block, int from, TensorView d_out, const KeysValues& d, TensorView dq,
                 bool first);
 
  private:
-  /// Queries and keys of one piece each, of one sequence and one query head of each key-value head.
+  /// One piece of queries and one piece of keys of a sequence, for the `query`-th query head of each key-value head.
   struct Tile {
     int64_t sequence, query;
-    int64_t row, key_row;  // first rows of the two pieces among the tokens of the sequence on their ranks
-    bool diagonal;         // the same piece under a causal mask: a token sees the keys up to its own
+    int64_t row, key_row;  // first row of each piece among its rank's tokens of the sequence
+    bool diagonal;         // whether both are the same piece under a causal mask, so that a token sees no later keys
   };
   template <class Body>
   void for_each_tile(int from, Body body) const;
@@ -47,7 +49,7 @@ class RingHeads {
   int64_t queries_;  // query heads that read one key-value head
   double scale_;
   TensorView sums_;  // (heads, tokens): logarithms of sums of exponentials
-  TensorView mean_;  // (heads, tokens): sums of output times its gradient
+  TensorView mean_;  // (heads, tokens): dot products of the output and its gradient
 };
 
 }  // namespace moe

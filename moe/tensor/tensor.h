@@ -1,5 +1,5 @@
 #pragma once
-// A Tensor owns one dense tensor in a device's memory: zeroed, allocated once.
+// A Tensor owns the memory of one dense tensor on a device: allocated and zeroed once, when it is made.
 #include <atomic>
 #include <utility>
 
@@ -8,9 +8,8 @@
 
 namespace moe {
 
-/// Counts this process's Tensors: bytes now, the most since `peak_bytes` was last set, how many were made. Tests and
-/// benches compare before and after. Nothing is decided by these counts, so they are global instead of being handed to
-/// each Tensor.
+/// Counts of this process's Tensors: the bytes that exist now, the most bytes that existed at once since `peak_bytes`
+/// was last set, and the number of Tensors made so far. They affect no result, so they are global.
 struct TensorMemory {
   std::atomic<int64_t> live_bytes = 0, peak_bytes = 0, made = 0;
   void take(int64_t bytes) {
@@ -24,7 +23,7 @@ inline TensorMemory tensor_memory;
 class Tensor {
  public:
   Tensor() = default;
-  /// Makes a zeroed tensor in `memory`, which must outlive it.
+  /// Makes a zeroed tensor in `memory`, which must outlive the tensor.
   Tensor(std::initializer_list<int64_t> shape, DType dtype, MemorySpace& memory = cpu_memory())
       : view_(nullptr, shape, dtype, memory.kind()) {
     memory_ = memory.allocate(view_.bytes());
@@ -39,7 +38,7 @@ class Tensor {
   }
 
  private:
-  /// Counts bytes in tensor_memory for as long as it lives.
+  /// Adds bytes to tensor_memory; its destructor subtracts them.
   class Counted {
    public:
     Counted() = default;

@@ -25,7 +25,7 @@ std::shared_ptr<const Tensor> TensorStore::grow_to(std::string_view name, int64_
   if (found == growing_.end()) found = growing_.emplace(name, nullptr).first;
   std::shared_ptr<const Tensor>& tensor = found->second;
   if (tensor == nullptr || tensor->view().elements() < elements) {
-    tensor = nullptr;  // if nobody else has it, its memory serves the new one
+    tensor = nullptr;  // frees its memory before the allocation, unless it is still in use
     tensor = std::make_shared<const Tensor>(Tensor({elements}, dtype, memory));
   }
   return tensor;

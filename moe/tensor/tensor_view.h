@@ -1,5 +1,5 @@
 #pragma once
-// A view of a tensor: pointer, shape, type, device. Dense, row-major; owns nothing.
+// A view of a dense, row-major tensor: pointer, shape, type and device. It does not own the memory.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,8 @@
 
 namespace moe {
 
-/// A selection of a tensor's elements: `count` of each `every`, from `first` on; `every` 0: all, however many.
+/// A selection of a tensor's elements: of each run of `every` elements, the `count` from index `first` of the run on.
+/// If `every` is 0, all elements are selected.
 struct ElementSelection {
   int64_t first = 0, count = 0, every = 0;
 };
@@ -40,11 +41,11 @@ class TensorView {
   int64_t bytes() const { return elements() * bytes_of(dtype_); }
   /// Returns the address of element `first`.
   std::byte* at(int64_t first) const { return static_cast<std::byte*>(data_) + first * bytes_of(dtype_); }
-  /// Returns a view of the dense part of this shape that begins at element `first`.
+  /// Returns a view of `shape` on the consecutive elements from element `first` on.
   TensorView part(int64_t first, std::initializer_list<int64_t> shape) const {
     return {at(first), shape, dtype_, device_};
   }
-  /// Returns a view of a tensor of the same shape at `data`.
+  /// Returns a view with the same shape but this address, device and type.
   TensorView moved_to(void* data, DeviceKind device, DType dtype) const {
     TensorView moved = *this;
     moved.data_ = data;
@@ -52,7 +53,7 @@ class TensorView {
     moved.dtype_ = dtype;
     return moved;
   }
-  /// Returns a view of the whole as a vector.
+  /// Returns a view of all elements as a vector.
   TensorView flat() const { return part(0, {elements()}); }
   DType dtype() const { return dtype_; }
   DeviceKind device() const { return device_; }
@@ -65,7 +66,7 @@ class TensorView {
   DeviceKind device_ = DeviceKind::cpu;
 };
 
-/// Returns the same selection of a tensor with `every` above 0, unless the tensor is empty.
+/// Returns the same selection of `tensor` in a form whose `every` is not 0 (unless the tensor is empty).
 inline ElementSelection explicit_selection(const ElementSelection& own, TensorView tensor) {
   return own.every == 0 ? ElementSelection{0, tensor.elements(), tensor.elements()} : own;
 }

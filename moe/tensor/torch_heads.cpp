@@ -1,8 +1,9 @@
-// Computes attention by LibTorch's scaled_dot_product_attention, whose backward is autograd's. LibTorch chooses the
-// kernel: FlashAttention's or cuDNN's for 16 bits, for float32 mostly one that needs no matrix (L, L) either. If it has
-// no kernel for a type and shape, it uses products and a softmax.
+// Attention by LibTorch's scaled_dot_product_attention; autograd computes the backward. LibTorch chooses the kernel:
+// FlashAttention's or cuDNN's for 16-bit types, and mostly a memory-efficient one, without an (L, L) matrix, for
+// float32. If it has no kernel for a type and shape, it uses products and a softmax.
 //
-// LibTorch's CUDA half is not linked: it is opened beside its CPU half, whose operators then find kernels for GPUs.
+// LibTorch's CUDA library is not linked. open_torch_cuda() loads it from the folder of LibTorch's CPU library, whose
+// operators then find the kernels for GPUs.
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
@@ -44,7 +45,7 @@ class TorchHeads final : public AttentionHeads {
     });
   }
 
-  // Releases what the forward kept.
+  // Also releases the data that the forward kept.
   void backward(const HeadInputs&, TensorView, TensorView d_out, const HeadInputs& d) override {
     in_one_line([&] {
       const auto issued_to = own_stream();
@@ -57,15 +58,15 @@ class TorchHeads final : public AttentionHeads {
   }
 
  private:
-  // While the result lives, LibTorch issues to the rank's stream. For a stream that LibTorch didn't make, its number is
-  // its handle (c10/cuda/CUDAStream.cpp, "external").
+  // Returns a guard: while it exists, LibTorch enqueues on the rank's stream. The StreamId of a stream that LibTorch
+  // did not make is its handle (c10/cuda/CUDAStream.cpp, "external").
   std::unique_ptr<c10::StreamGuard> own_stream() const {
     if (!gpu_) return nullptr;
     const auto number = reinterpret_cast<c10::StreamId>(gpu_->stream());
     return std::make_unique<c10::StreamGuard>(c10::Stream(c10::Stream::UNSAFE, device_, number));
   }
 
-  // Returns the memory that LibTorch's allocator has cached to the GPU, for later allocations.
+  // Releases the kept data and returns the memory that LibTorch's allocator has cached to the GPU.
   void release() noexcept {
     mixed_.reset();
     inputs_.clear();
@@ -76,7 +77,7 @@ class TorchHeads final : public AttentionHeads {
     }
   }
 
-  // LibTorch's messages end with the frames of its caller.
+  // Runs `body` and rethrows LibTorch's errors with only the first line of their message, as a stack trace follows it.
   template <class Body>
   static void in_one_line(Body body) {
     const auto line = [](const c10::Error& e) {
@@ -92,7 +93,7 @@ class TorchHeads final : public AttentionHeads {
     }
   }
 
-  // Returns (B, heads, L, d).
+  // Returns a view of the shape (B, heads, L, d).
   at::Tensor aten_view(TensorView t) const {
     const int64_t width = t.size(1), heads = width / shape_.dim, sequences = shape_.tokens / shape_.seq;
     return at::for_blob(t.data(), {sequences, heads, shape_.seq, shape_.dim})

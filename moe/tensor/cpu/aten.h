@@ -1,5 +1,5 @@
 #pragma once
-// Shared by sources that call ATen.
+// Helpers for sources that call ATen, LibTorch's tensor library.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
@@ -9,7 +9,7 @@
 
 namespace moe::cpu {
 
-/// While it lives, ATen's calls use their thread's number of threads (cores.h) and no autograd.
+/// While this object exists, ATen calls of this thread use thread_count() threads (cores.h) and no autograd.
 class AtenCalls {
  public:
   AtenCalls();
@@ -18,7 +18,7 @@ class AtenCalls {
   c10::InferenceMode no_autograd_;
 };
 
-/// Returns ATen's name of the type, whether ATen computes in it here or not.
+/// Returns ATen's name of an element type.
 inline at::ScalarType scalar_type(DType dtype) {
   switch (dtype) {
     case DType::float16:
@@ -33,12 +33,12 @@ inline at::ScalarType scalar_type(DType dtype) {
   return at::kFloat;
 }
 
-/// Throws BadInput for types that the CPU's layer does not compute in.
+/// Throws BadInput for 16-bit types, which layers on the CPU do not support.
 inline at::TensorOptions options_of(DType dtype) {
   return with_element(dtype, [dtype](auto) { return at::TensorOptions(scalar_type(dtype)); });
 }
 
-/// Returns the same elements, as ATen sees them.
+/// Returns an ATen view of the same memory, with sizes and strides in elements.
 inline at::Tensor wrap(TensorView t, at::IntArrayRef sizes, at::IntArrayRef strides) {
   return at::from_blob(t.data(), sizes, strides, options_of(t.dtype()));
 }

@@ -1,4 +1,4 @@
-// Computes Math on the CPU.
+// Math on the CPU.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// One row, with the values by which it is centred and scaled.
+// One row of a norm's input, with its mean (0 if the norm is not centred) and the factor that scales it.
 template <class T>
 struct NormRow {
   NormRow(const T* row, const T* gains, const NormInput& in) : x(row), gain(gains), width(in.x.size(1)) {
@@ -43,8 +43,8 @@ void norm_rows(const NormInput& in, T* out) {
   });
 }
 
-// Computes d_x = scale (u - h mean(u h) - mean(u)) with h = (x - mean) scale and u = gain d_out. Only LayerNorm has the
-// last term. Adds to d_gain the sum over rows [begin, end).
+// Replaces d_out by d_x in rows [begin, end) of d, and adds their contribution to d_gain. With h = (x - mean) scale and
+// u = gain d_out, d_x = scale (u - h mean(u h) - mean(u)), where only LayerNorm has the term mean(u).
 template <class T>
 void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T* d_gain) {
   const int64_t width = in.x.size(1);
@@ -59,7 +59,7 @@ void norm_rows_backward(const NormInput& in, int64_t begin, int64_t end, T* d, T
   }
 }
 
-// The gain's gradient is a sum over blocks of rows that do not depend on the number of threads.
+// Sums the gain's gradient by blocks of rows, which do not depend on the number of threads, so neither do its bits.
 template <class T>
 void norm_rows_backward(const NormInput& in, T* d, T* d_gain) {
   constexpr int64_t kBlock = 64;
@@ -97,7 +97,7 @@ void rotate_rows(TensorView rows, int64_t head_width, TensorView turns, T sign) 
   });
 }
 
-// Returns the range [first, end) of the numbers that row r of matrices (rows, L) sees.
+// Returns the range [first, end) of the columns that row r sees; rows are counted over all matrices (rows, L).
 std::pair<int64_t, int64_t> visible_range(int64_t r, int64_t rows, int64_t seq, AttentionMask mask) {
   const int64_t end = mask.causal ? seq - rows + r % rows + 1 : seq;
   return {mask.window > 0 ? std::max<int64_t>(0, end - mask.window) : 0, end};
@@ -131,7 +131,7 @@ void attention_softmax_rows_backward(TensorView shares, TensorView gradients, T 
   }
 }
 
-// Heads that LibTorch's kernel does not support. They keep nothing between calls: temporary memory lives for one call.
+// Attention for shapes that LibTorch's kernel does not support. Each call makes new heads, so no memory is kept.
 class LazyComposedHeads final : public AttentionHeads {
  public:
   LazyComposedHeads(Math& math, const HeadsShape& shape) : math_(math), shape_(shape) { shape_.recompute = true; }
@@ -142,7 +142,7 @@ class LazyComposedHeads final : public AttentionHeads {
 
  private:
   std::unique_ptr<AttentionHeads> made() {
-    TensorStore none;  // scores that are computed again are not kept
+    TensorStore none;  // stays empty, because recomputed scores are not kept
     return make_composed_heads(math_, shape_, none);
   }
 

@@ -1,4 +1,4 @@
-// Computes FlashAttention (Dao et al. 2022) by LibTorch: blocks of scores that stay in cache.
+// FlashAttention (Dao et al. 2022) by LibTorch: computes the scores in blocks that stay in cache.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-// Each call has one query head for each key-value head, as the kernel requires.
+// Calls the kernel once per query head of a key-value head, because it requires equally many query and key-value heads.
 class FlashHeads final : public AttentionHeads {
  public:
   explicit FlashHeads(const HeadsShape& shape)
@@ -47,7 +47,7 @@ class FlashHeads final : public AttentionHeads {
   }
 
  private:
-  // Returns (B, key-value heads, L, d): for each key-value head, number `query` of the heads that read it.
+  // Returns a view (B, key-value heads, L, d); of query heads, it has the `query`-th of each key-value head.
   at::Tensor aten_view(TensorView t, int64_t query = 0) const {
     const int64_t width = t.size(1), step = width / shape_.kv_heads;
     return cpu::wrap(t.part(query * shape_.dim, {}),
@@ -56,7 +56,7 @@ class FlashHeads final : public AttentionHeads {
   }
 
   HeadsShape shape_;
-  int64_t queries_;  // heads that read one key-value head
+  int64_t queries_;  // query heads that share one key-value head
   double scale_;
   std::vector<at::Tensor> log_sums_;  // by query, (B, key-value heads, L)
 };

@@ -11,12 +11,12 @@
 namespace moe {
 namespace {
 
-// A block of a matrix: its first row and column, and its ends.
+// A block of a matrix: rows [row, end_row) and columns [column, end_column).
 struct Block {
   int64_t row, column, end_row, end_column;
 };
 
-// Calls body(block, its scale) for each block of a matrix; rows of blocks are divided among threads.
+// Calls body(block, scale) for each block of a matrix, where `scale` is a reference. Threads share the rows of blocks.
 template <class Body>
 void for_each_block(const Fp8Matrix& m, int64_t element_bytes, Body body) {
   const int64_t height = m.tiles ? kFp8Block : 1, down = (m.rows + height - 1) / height, across = fp8_blocks(m.cols);

@@ -15,7 +15,7 @@
 #include "moe/device/cpu/cores.h"
 #include "moe/tensor/cpu/aten.h"
 
-// oneDNN's product, result = beta result + alpha a b, which LibTorch exports without a header.
+// oneDNN's matrix product, result = beta result + alpha a b. LibTorch exports this function without a header.
 namespace at::native {
 __attribute__((weak)) void mkldnn_matmul(const Tensor& a, const Tensor& b, const Tensor& result, float beta,
                                          float alpha);
@@ -43,7 +43,7 @@ at::Tensor wrap_matrix(const Matrix& m) {
   return wrap(elements, {m.rows, m.cols}, {m.stride, 1});
 }
 
-// LibTorch refuses the call on processors without AVX-512, for float32 too, so only a call tells whether it works.
+// Tries a small product, because LibTorch throws on processors without AVX-512, even for float32.
 bool has_one_dnn() {
   if (at::native::mkldnn_matmul == nullptr) return false;
   float factor[4] = {1, 0, 0, 1}, product[4] = {};
@@ -56,8 +56,8 @@ bool has_one_dnn() {
   return true;
 }
 
-// Measured: MKL leaves a tenth of a core of other makers idle, and most of it if one extent is small. oneDNN is slow if
-// products are small, and copies a transposed factor of few rows in a bad order.
+// Measured on processors that are not Intel's: MKL leaves a tenth of a core's peak unused, and most of it if one extent
+// is small. oneDNN is slow for small products, and if a transposed factor has few rows.
 bool prefers_one_dnn() {
   static const bool kBetter = !__builtin_cpu_is("intel") && has_one_dnn();
   return kBetter;
@@ -75,8 +75,8 @@ struct Block {
   at::Tensor operator()(TensorView t) const { return wrap(t.part(begin, {end - begin})); }
 };
 
-// Calls body(block) for parts that stay in cache, on all threads. The parts do not depend on the number of threads,
-// because ATen computes the last few elements of a part differently from the others.
+// Calls body(block) on all threads for blocks that fit in cache. The blocks do not depend on the number of threads,
+// because ATen computes the last few elements of a block differently from the others.
 template <class Body>
 void for_each_block(TensorView whole, Body body) {
   const int64_t count = whole.elements(), blocks = (count + kInCache - 1) / kInCache;
@@ -88,7 +88,7 @@ void for_each_block(TensorView whole, Body body) {
 
 }  // namespace
 
-// LibTorch, its BLAS and OpenMP keep a number of threads for each calling thread.
+// LibTorch, its BLAS and OpenMP store the number of threads to use separately for each calling thread.
 cpu::AtenCalls::AtenCalls() {
   thread_local int applied = 0;
   if (applied == thread_count() || at::in_parallel_region()) return;
@@ -104,7 +104,7 @@ void gemm(Matrix a, Matrix b, Matrix out, Into into) {
   if (inner == 0 && into == Into::add) return;
   const AtenCalls calls;
   const at::Tensor result = wrap_matrix(out);
-  const float kept = into == Into::add ? 1 : 0;  // with 0 `result` is not read
+  const float kept = into == Into::add ? 1 : 0;  // if 0, `result` is not read
   if (inner == 0)
     result.zero_();
   else if (uses_one_dnn(a, out, inner))
@@ -227,7 +227,7 @@ void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t
   const AtenCalls calls;
   const int64_t least = std::max<int64_t>(1, kBytesPerThread / std::max<int64_t>(1, bytes));
 #ifdef __SANITIZE_THREAD__
-  // ThreadSanitizer does not see OpenMP's synchronisation. An exception of `body` in one of these ends the process.
+  // ThreadSanitizer does not see OpenMP's synchronisation. An exception in one of these threads ends the process.
   const int64_t threads = std::clamp<int64_t>((count + least - 1) / least, 1, at::get_num_threads());
   const int64_t part = (count + threads - 1) / threads;
   std::vector<std::jthread> others;

@@ -1,18 +1,19 @@
 #pragma once
-// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels, on thread_count() (cores.h): ranks may be
-// threads of one process and must not fight for cores. All but gemm() gives the same bits on any number of threads.
+// Dense math on CPU tensors of float32 or float64, by LibTorch's kernels. Functions use thread_count() threads
+// (cores.h), because ranks that are threads of one process share its cores. Results do not depend on the number of
+// threads, except the last bits of gemm().
 #include <functional>
 
 #include "moe/tensor/math.h"
 
 namespace moe {
 
-/// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither. Any extent may be 0.
+/// Computes out = a b, or out += a b. `out` is not transposed and overlaps neither `a` nor `b`. Any extent may be 0.
 void gemm(Matrix a, Matrix b, Matrix out, Into into = Into::overwrite);
-/// Computes `batch.count` products of one shape. If batches_products(), LibTorch's BLAS gets all of them at once, so
-/// that threads need not wait for each other after each product.
+/// Computes `batch.count` products of one shape. If batches_products(), they are one call of LibTorch's BLAS, so
+/// threads do not wait for each other after each product.
 void gemm(Matrix a, Matrix b, Matrix out, Into into, const Batch& batch);
-/// Returns whether products of one shape are faster in one call: with several threads on MKL, 7 to 12 % as measured.
+/// Returns whether products of one shape are faster in one call. With several threads on MKL, 7 to 12 % was measured.
 bool batches_products();
 
 /// Computes out = x Phi(x) with the normal distribution's exact Phi (erf, no tanh approximation).
@@ -20,7 +21,7 @@ void gelu(TensorView x, TensorView out);
 /// Computes d_x = d_out (Phi(x) + x phi(x)); d_x may be d_out.
 void gelu_backward(TensorView x, TensorView d_out, TensorView d_x);
 
-/// These compute the same with GPT-2's approximation (Math::gelu_tanh).
+/// These compute GELU and its backward in GPT-2's approximation (Math::gelu_tanh).
 void gelu_tanh(TensorView x, TensorView out);
 void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x);
 
@@ -29,18 +30,18 @@ void swiglu(TensorView a, TensorView b, TensorView out);
 /// Computes d_a = d_out silu'(a) b, d_b = d_out silu(a); d_a may be d_out.
 void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b);
 
-/// These compute to = from and to += from. Both have one size and do not overlap.
+/// These compute to = from and to += from. The tensors have equal sizes and do not overlap.
 void assign(TensorView from, TensorView to);
 void add(TensorView from, TensorView to);
 /// Computes t *= by.
 void scale(TensorView t, double by);
-/// Converts: to = from in another element type, to nearest even.
+/// Copies `from` to `to`, which may have another element type; rounds to nearest even.
 void convert(TensorView from, TensorView to);
 
-/// Turns the rows of a matrix into their softmaxes.
+/// Replaces each row of a matrix by its softmax.
 void softmax_rows(TensorView rows);
 
-/// Do what Math's functions of these names do (model_math.cpp).
+/// These implement the functions of Math with the same names (model_math.cpp).
 void look_up(TensorView table, const TokenRows& rows, TensorView out, Into into);
 void add_to_rows(TensorView d, const TokenRows& rows, TensorView table);
 void softmax_sums(TensorView logits, const Targets& targets, TensorView sums);
@@ -49,8 +50,8 @@ void step_weight(const WeightStep& step);
 /// Returns the sum of squares of a tensor of any type, added in float64.
 double sum_of_squares(TensorView tensor);
 
-/// Calls body(begin, end) on thread_count() for parts of [0, count), each element of which moves about `bytes`; on
-/// fewer threads if a thread costs more than it saves. `body` does not throw, and makes no parallel calls.
+/// Calls body(begin, end) for parts of [0, count) on up to thread_count() threads. An item moves about `bytes` bytes;
+/// if that is little work, fewer threads are used. `body` must not throw or make parallel calls.
 void parallel_for(int64_t count, int64_t bytes, const std::function<void(int64_t begin, int64_t end)>& body);
 
 }  // namespace moe

@@ -13,7 +13,7 @@
 namespace moe {
 namespace {
 
-// A token's softmax over one part of the vocabulary, or over all parts.
+// The largest logit of a token, and the sum of exp(logit - largest), over the whole vocabulary.
 struct Softmax {
   double largest = 0, sum = 0;
 };
@@ -33,8 +33,8 @@ Softmax softmax_over_parts(TensorView sums, int64_t token) {
   return all;
 }
 
-// Turns logits into probabilities within this part of the vocabulary. The most probable token's is the inverse of the
-// sum of exponentials relative to the largest logit.
+// Replaces logits by probabilities within this part of the vocabulary. The sum of exp(logit - largest) is the inverse
+// of the largest probability, which avoids a second pass of exponentials.
 template <class T>
 void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
   T* rows = logits.as<T>();
@@ -55,7 +55,8 @@ void softmax_sums_of(TensorView logits, const Targets& targets, double* sums) {
   for (int64_t i = 0; i < tokens; ++i) sums[i * kSoftmaxSums + 1] = 1 / static_cast<double>(rows[i * words + most[i]]);
 }
 
-// Turns probabilities within this part into the gradient of the logits: those over all parts, less 1 for the target.
+// Replaces probabilities within this part by the gradient of the logits: (p - [target]) / counted, where p is the
+// probability within the whole vocabulary.
 template <class T>
 void cross_entropy_backward_of(TensorView probabilities, const Targets& targets, TensorView sums, int part,
                                double counted) {
@@ -77,7 +78,7 @@ void cross_entropy_backward_of(TensorView probabilities, const Targets& targets,
   });
 }
 
-// Calls body(i, its place in the tensor) for each i of [begin, end) among the own elements.
+// Calls body(i, index in the tensor) for each i in [begin, end), where i counts the selected elements.
 template <class Body>
 void for_each_own(const ElementSelection& own, int64_t begin, int64_t end, Body body) {
   while (begin < end) {
@@ -87,8 +88,7 @@ void for_each_own(const ElementSelection& own, int64_t begin, int64_t end, Body 
   }
 }
 
-// Return an element's number after the step from the one before. They compute in float64, so that each state is rounded
-// once.
+// These return the value of a weight after the step. They compute in float64, so that each state is rounded only once.
 template <class S>
 double sgd_step(const WeightStep& at, double weight, double gradient, S* velocity) {
   double change = gradient + at.decay * weight;
@@ -182,7 +182,7 @@ void step_weight(const WeightStep& step) {
 }
 
 double sum_of_squares(TensorView tensor) {
-  constexpr int64_t kBlock = 1 << 16;  // the same on any number of threads
+  constexpr int64_t kBlock = 1 << 16;  // independent of the number of threads, so the sum is too
   const int64_t elements = tensor.elements();
   std::vector<double> sums((elements + kBlock - 1) / kBlock);
   with_number(tensor.dtype(), [&]<class T>(T) {

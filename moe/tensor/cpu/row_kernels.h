@@ -1,5 +1,5 @@
 #pragma once
-// Loops over single rows that compilers vectorise. Rows do not overlap.
+// Loops over one row, written so that compilers vectorise them. Rows that are passed to one call must not overlap.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -19,8 +19,8 @@ void add_scaled(const T* __restrict from, T by, T* __restrict to, int64_t width)
   for (int64_t j = 0; j < width; ++j) to[j] += by * from[j];
 }
 
-/// Returns the sum of term(j) for j below width, in independent partial sums, because compilers may not reorder
-/// floating-point additions.
+/// Returns the sum of term(j) for j in [0, width). The partial sums are independent, because compilers may not reorder
+/// floating-point additions to vectorise a single sum.
 template <class T, class Term>
 T sum_of(int64_t width, Term term) {
   constexpr int64_t kLanes = 64 / sizeof(T);
@@ -39,8 +39,8 @@ T dot(const T* __restrict a, const T* __restrict b, int64_t width) {
   return sum_of<T>(width, [&](int64_t j) { return a[j] * b[j]; });
 }
 
-/// Computes to = by * from and returns <from, with>, block by block, so that the second pass reads from the first-level
-/// cache.
+/// Computes to = by * from and returns the dot product of `from` and `with`. Both passes run block by block, so that
+/// the second finds `from` in the first-level cache.
 template <class T>
 T scale_and_dot(const T* __restrict from, T by, const T* __restrict with, T* __restrict to, int64_t width) {
   constexpr int64_t kBlock = 256;

@@ -1,11 +1,11 @@
-// Activations. They are bound by memory if a 16-bit element takes at most about 32 instructions.
+// Kernels of activations. They are bound by memory if a 16-bit element takes at most about 32 instructions.
 #include "moe/tensor/cuda/for_each.cuh"
 #include "moe/tensor/cuda/kernels.h"
 
 namespace moe::cuda {
 namespace {
 
-// Computes GELU and its derivative from the share of the normal distribution below x.
+// GELU and its derivative. share(x) is the normal distribution's cumulative probability Phi(x).
 struct Exact {
   template <class A>
   static __device__ A share(A x) {
@@ -21,8 +21,8 @@ struct Exact {
   }
 };
 
-// Computes the same for 16-bit types. The share beyond |x| = z is exp(-z^2 / 2) q(t) with t = 1 / (1 + 0.36 z). The
-// polynomial q is the minimax one for z up to 14, with a relative error of 9e-7.
+// GELU and its derivative for 16-bit types. The normal distribution's probability of a number above z = |x| is
+// exp(-z^2 / 2) q(t) with t = 1 / (1 + 0.36 z), where q is the minimax polynomial for z up to 14 (relative error 9e-7).
 struct Rounded {
   float z, q, density;  // density: exp(-z^2 / 2)
 
@@ -50,7 +50,7 @@ struct Rounded {
 template <class T>
 using Normal = std::conditional_t<sizeof(T) == 2, Rounded, Exact>;
 
-// Computes GPT-2's approximation: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)) is the share.
+// GPT-2's approximation of GELU: Phi(x) is approximated by (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)).
 template <class T>
 struct NearlyNormal {
   using A = Sums<T>;

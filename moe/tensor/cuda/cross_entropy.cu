@@ -1,4 +1,4 @@
-// Kernels of the cross-entropy over a part of the vocabulary: one block for each token's row of logits.
+// Kernels of the cross-entropy over a part of the vocabulary. A block of threads handles one token's row of logits.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -23,12 +23,12 @@ __global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows args, d
   own[2] = target >= 0 && target < args.words ? static_cast<double>(value_of(row[target])) : 0;
 }
 
-// The first thread combines the sums of all parts of the vocabulary.
+// Thread 0 of each block combines the token's sums of all parts of the vocabulary.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_backward_kernel(LossRows args, const double* sums, int parts, double counted) {
   using A = Sums<T>;
-  __shared__ A all[2];  // the largest logit of all parts; the factor from an exponential relative to it to its gradient
+  __shared__ A all[2];  // the largest logit over all parts; 1 / (sum of exp(logit - largest) * counted)
   T* row = static_cast<T*>(args.logits) + static_cast<int64_t>(blockIdx.x) * args.words;
   const bool counts = args.target[blockIdx.x] >= 0;
   if (threadIdx.x == 0 && counts) {

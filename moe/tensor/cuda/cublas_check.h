@@ -18,7 +18,7 @@ using LtOperation = Owned<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using LtLayout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using LtPreference = Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
-/// Returns the bytes that a pointer is a multiple of, at most 256.
+/// Returns the alignment of an address in bytes, a power of two of at most 256.
 inline uint32_t alignment_of(const void* data) {
   return 1U << std::min(8, std::countr_zero(reinterpret_cast<uintptr_t>(data) | 256));
 }

@@ -17,7 +17,7 @@ LossRows loss_rows(TensorView logits, const Targets& targets) {
 
 }  // namespace
 
-// An emulated GPU's streams are threads without a native stream, so each thread has a scratch of its own.
+// Streams of an emulated GPU are threads and have no native stream, so their scratch memory is found by thread.
 void* CudaMath::scratch(int64_t bytes) {
   static thread_local char own_thread;
   const std::lock_guard lock(scratches_);
@@ -30,7 +30,7 @@ std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, Te
   if (torch_gpu_ && shape.is_plain()) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
   HeadsShape own = shape;
-  own.recompute = shape.recompute || torch_gpu_;  // no heads keep scores if LibTorch computes some (keeps_scores)
+  own.recompute = shape.recompute || torch_gpu_;  // no shape keeps scores if LibTorch is used (see keeps_scores())
   return make_composed_heads(*this, own, kept, heads_scratch_);
 }
 
@@ -45,7 +45,7 @@ bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const M
   void* products = scratch(all.rows * out.cols * bytes_of(out.dtype));
   const Matrix whole{products, all.rows, out.cols, out.cols, out.dtype};
   const int64_t bytes = out.rows * out.cols * bytes_of(out.dtype);
-  if (into == Into::add) memory_->copy(out.data, products, bytes, stream_);  // so that a sum is rounded once
+  if (into == Into::add) memory_->copy(out.data, products, bytes, stream_);  // so that the GEMM adds, and rounds once
   if (!gemm_->run_fp8(all, b, whole, into, stream_)) return false;
   memory_->copy(products, out.data, bytes, stream_);
   return true;
@@ -143,7 +143,7 @@ void CudaMath::softmax_sums(TensorView logits, const Targets& targets, TensorVie
   cuda::softmax_sums({stream_, logits.dtype()}, loss_rows(logits, targets), sums.as<double>());
 }
 
-// The logits are still there, so the number of the part is not needed.
+// softmax_sums() left the logits unchanged, so the index of the part is not needed.
 void CudaMath::cross_entropy_backward(TensorView logits, const Targets& targets, TensorView sums, int, double counted) {
   cuda::cross_entropy_backward({stream_, logits.dtype()}, loss_rows(logits, targets), sums.as<double>(),
                                static_cast<int>(sums.size(0)), counted);

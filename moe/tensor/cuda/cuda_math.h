@@ -1,5 +1,6 @@
 #pragma once
-// Math made of kernels, a memory and GEMMs. Includes no CUDA header: tests put emulated ones under it.
+// Math on a GPU, made of kernels (kernels.h), a memory and GEMMs. Includes no CUDA header, so that tests can link it
+// with kernels and GEMMs that are emulated on the CPU.
 #include <map>
 #include <memory>
 #include <mutex>
@@ -9,10 +10,10 @@
 
 namespace moe::cuda {
 
-/// Math whose kernels go to the stream that use() named last.
+/// Math whose kernels are enqueued on the stream of the last use().
 class CudaMath final : public Math {
  public:
-  /// `torch_gpu`: the GPU on which LibTorch computes attention (attention_heads.h); none: our kernels compute it.
+  /// `torch_gpu`: the GPU on which LibTorch computes attention (make_torch_heads()); if none, this class's kernels do.
   CudaMath(std::unique_ptr<MemorySpace> memory, std::unique_ptr<Gemm> gemm, std::optional<int> torch_gpu = {})
       : memory_(std::move(memory)), gemm_(std::move(gemm)), torch_gpu_(torch_gpu) {}
 
@@ -54,7 +55,8 @@ class CudaMath final : public Math {
 
  private:
   void* scratch(int64_t bytes);
-  /// Computes gemm_fp8() by products of at most four more rows; returns false if there are no such products either.
+  /// Computes gemm_fp8() with a's rows padded to a multiple of 4, which cuBLASLt requires. Returns false, with `out`
+  /// unchanged, if that product is not supported either.
   bool multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into);
 
   std::unique_ptr<MemorySpace> memory_;

@@ -1,5 +1,5 @@
 #pragma once
-// Elements and packs of 16 bytes of them. Arithmetic is in float32, for float64 elements in float64.
+// Elements and packs of up to 16 bytes of them. Arithmetic is in float64 for float64 elements, else in float32.
 #include <cmath>
 #include <cstdint>
 #include <type_traits>
@@ -31,7 +31,7 @@ __device__ inline T rounded(From v) {
   }
 }
 
-/// Computes 1 / (1 + exp(-v)), for 16-bit elements only as exactly as they need.
+/// Returns 1 / (1 + exp(-v)), for 16-bit elements by approximate instructions, whose errors are below their rounding.
 template <class T>
 __device__ inline Sums<T> logistic(Sums<T> v) {
   if constexpr (sizeof(T) == 2)
@@ -40,7 +40,7 @@ __device__ inline Sums<T> logistic(Sums<T> v) {
     return 1 / (1 + std::exp(-v));
 }
 
-/// N elements that are read and written at once; at most 16 bytes.
+/// N elements that one instruction reads or writes; at most 16 bytes.
 template <class T, int N>
 struct alignas(N * sizeof(T)) Pack {
   T at[N];
@@ -55,7 +55,7 @@ __device__ inline void store(const Pack<T, N>& pack, T* to) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-/// A pack in registers until it is needed: 16 bytes as four words, because 16-bit elements would take a register each.
+/// The bits of a pack in registers: 16 bytes are four words, because each 16-bit element would take a register.
 struct alignas(16) Words {
   uint32_t at[4];
 };
@@ -76,7 +76,7 @@ inline constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
 inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 == 0; }
 
-/// Calls `body` as with_number() does, with the device's own 16-bit types.
+/// Calls body(T{}), where T is the type that `dtype` names; 16-bit types are those of CUDA.
 template <class Body>
 void with_type(DType dtype, Body body) {
   with_number(dtype, [&](auto zero) {
@@ -90,7 +90,8 @@ void with_type(DType dtype, Body body) {
   });
 }
 
-/// Calls body(std::integral_constant<int, N>) with the number of elements that a thread reads at once: 16 bytes, or 1.
+/// Calls body(std::integral_constant<int, N>), where N is the number of elements that a thread reads at once: the
+/// number in 16 bytes if `whole`, else 1.
 template <class T, class Body>
 void with_pack(bool whole, Body body) {
   if (whole)
@@ -99,7 +100,7 @@ void with_pack(bool whole, Body body) {
     body(std::integral_constant<int, 1>{});
 }
 
-/// Return a grid that has a thread for each of `count` items, or a warp for each.
+/// These return a grid with a thread, or a warp, for each of `count` items.
 inline Grid threads_for(int64_t count) { return {(count + kThreads - 1) / kThreads, kThreads}; }
 inline Grid warps_for(int64_t count) { return threads_for(count * kWarpSize); }
 

@@ -5,7 +5,7 @@
 namespace moe::cuda {
 namespace {
 
-// Rotates N pairs of one head: N divides half of the width that is rotated, and the width before it.
+// Rotates N consecutive pairs of one head. N divides the number of pairs of a head (`half`) and the head's width.
 template <class T>
 struct Rotate {
   T* rows;
@@ -56,7 +56,7 @@ struct Scale {
   }
 };
 
-// N is that of the wider type: reads or writes of the other type have less than 16 bytes.
+// N is the pack size of the wider type, so reads or writes of the other type have fewer than 16 bytes.
 template <class From, class To>
 struct Convert {
   const From* from;

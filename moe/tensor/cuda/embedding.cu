@@ -1,11 +1,11 @@
-// Kernels of the embedding: rows of a table by token, and the gradients of those rows.
+// Kernels of the embedding: look-ups of a table's rows by token, and the sums of gradients per row.
 #include "moe/tensor/cuda/for_each.cuh"
 #include "moe/tensor/cuda/kernels.h"
 
 namespace moe::cuda {
 namespace {
 
-// N divides the width of a row.
+// Copies or adds N elements of the row of one token. N divides the width of a row.
 template <class T>
 struct LookUpRow {
   const T* table;
@@ -28,7 +28,7 @@ struct LookUpRow {
   }
 };
 
-// A thread adds up its columns of all tokens of a row, in their order. Without atomics, sums are the same every time.
+// Adds N columns of all tokens of one row, in the order of tokens and without atomics, so results are reproducible.
 template <class T>
 struct SumRow {
   const T* d;

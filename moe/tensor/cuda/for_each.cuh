@@ -1,5 +1,5 @@
 #pragma once
-// Launches of element-by-element work: it is bound by memory, so a thread takes 16 bytes at a time.
+// Launches of element-by-element work. It is bound by memory bandwidth, so a thread reads 16 bytes at once.
 #include "moe/tensor/cuda/element.cuh"
 
 namespace moe::cuda {
@@ -10,7 +10,8 @@ __global__ void for_each_pack(Op op, int64_t count) {
   if (first < count) op.template at<N>(first);
 }
 
-/// Calls op.at<N>(i) for each group of N of `count` elements: N is a pack of T if these are `whole`, else 1.
+/// Calls op.at<N>(i) on the device for i = 0, N, 2 N, ... below `count`. N is kPack<T> if `whole` (the pointers are
+/// aligned to 16 bytes) and it divides `count`, else 1.
 template <class T, class Op>
 void for_each(void* stream, Op op, int64_t count, bool whole) {
   with_pack<T>(whole && count % kPack<T> == 0, [&](auto n) {

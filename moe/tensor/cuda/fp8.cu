@@ -1,4 +1,4 @@
-// Kernels that round matrices to FP8 numbers and their blocks' scales, and back.
+// Kernels that round matrices to FP8 numbers with a scale per block, and that convert them back.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/reduce.cuh"
 
@@ -6,24 +6,24 @@ namespace moe::cuda {
 namespace {
 
 constexpr int kBlock = static_cast<int>(kFp8Block);
-constexpr int kNumbersPerThread = 16;                       // numbers of a row per thread, 16 bytes when rounded
+constexpr int kNumbersPerThread = 16;                       // numbers of a row per thread: 16 bytes of FP8
 constexpr int kThreadsPerRow = kBlock / kNumbersPerThread;  // threads per row of a block
-constexpr int kRowsPerThread = 4;  // rows of a tile per thread, a word of each column when rounded
+constexpr int kRowsPerThread = 4;  // rows of a tile per thread: a 32-bit word of FP8 per column
 static_assert(kBlock / kRowsPerThread * kThreadsPerRow == kThreads, "a block of threads has a tile");
 
-// The factors that bring a block into range: its scale (fp8_scale) and the scale's inverse.
+// The scale of a block (fp8_scale()), and its inverse, which multiplies numbers before they are rounded.
 template <class A>
 struct BlockScale {
   float scale;
   A inverse;
 };
 
-// Returns the bits of a number's magnitude. They are ordered as magnitudes are, NaN last.
+// Returns the bits of a number's magnitude. As integers they have the same order as the magnitudes; NaN is the largest.
 __device__ inline uint32_t size_bits(float v) { return __builtin_bit_cast(uint32_t, v) & 0x7fffffffU; }
 __device__ inline uint64_t size_bits(double v) { return __builtin_bit_cast(uint64_t, v) & ~(uint64_t{1} << 63); }
 
-// Finds, by a block's largest magnitude, the least power of two that brings it to 448 = 1.75 2^8 or below, but at least
-// 2^-100. The exponent's bits are e plus a bias for 2^e.
+// Returns the scale of a block whose largest magnitude has the bits `most`: the least power of two, at least 2^-100, by
+// which the magnitude must be divided to be at most 448 = 1.75 * 2^8. It computes on the exponent and fraction bits.
 __device__ inline BlockScale<float> reach_of(uint32_t most) {
   if (most >= 0x7f800000U) return {NAN, NAN};
   int power = static_cast<int>(most >> 23) - 127 - 8 + ((most & 0x7fffffU) > 0x600000U ? 1 : 0);
@@ -41,7 +41,7 @@ __device__ inline BlockScale<double> reach_of(uint64_t most) {
           __builtin_bit_cast(double, static_cast<uint64_t>(1023 - power) << 52)};
 }
 
-// A thread's numbers of one row. If rows are `Whole`, so are their blocks and packs of 16 bytes.
+// A thread's numbers of one row. `Whole`: the matrix consists of whole blocks, and rows are aligned to 16 bytes.
 template <class T, bool Whole>
 struct Numbers {
   using Bits = decltype(size_bits(Sums<T>()));
@@ -77,7 +77,7 @@ struct Numbers {
     }
     return largest;
   }
-  // Returns the numbers rounded, four in a word.
+  // Returns the numbers, multiplied by `by` and rounded to e4m3, four per word.
   __device__ Words times(Sums<T> by) const {
     Words out = {};
 #pragma unroll
@@ -90,7 +90,7 @@ struct Numbers {
   }
 };
 
-// Writes rounded numbers, from column `first` on.
+// Writes a thread's rounded numbers to `row`, from column `first` on.
 template <bool Whole>
 __device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t cols) {
   if constexpr (Whole) {
@@ -101,7 +101,7 @@ __device__ void write(const Words& numbers, uint8_t* row, int64_t first, int64_t
   }
 }
 
-// kAcross threads handle a block of one row.
+// Rounds a matrix without tiles. kThreadsPerRow threads handle one block.
 template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t stride, Fp8Matrix to) {
   const int64_t blocks = (to.cols + kBlock - 1) / kBlock, index = thread_index() / kThreadsPerRow;
@@ -119,9 +119,9 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t s
   write<Whole>(numbers.times(reach.inverse), to.data + row * to.cols, first, to.cols);
 }
 
-// A block of threads handles a tile, which it writes as it is and, if `turned` is given, transposed. A thread's four
-// numbers of a column are one word. A column's words are permuted by its group of 16, so that neither the threads that
-// write them nor those that read them collide in a bank.
+// Rounds a matrix with tiles. A block of threads handles a tile, and writes it to `to` and, if `turned` has data, also
+// transposed to `turned`, by way of shared memory. There, a word has a thread's four numbers of one column. The words
+// of a column are permuted by the column's group of 16, so that neither writes nor reads have bank conflicts.
 template <class T, bool Whole>
 __global__ void __launch_bounds__(kThreads)
     tiles_kernel(const T* from, int64_t stride, Fp8Matrix to, Fp8Matrix turned) {
@@ -181,7 +181,7 @@ __global__ void widen_kernel(Fp8Matrix m, T* out) {
   out[index] = rounded<T>(static_cast<Sums<T>>(from_fp8_bits(m.data[index])) * static_cast<Sums<T>>(scale));
 }
 
-// Calls body(std::bool_constant<Whole>).
+// Calls body(std::bool_constant<Whole>), where Whole is as in Numbers.
 template <class Body>
 void with_whole(const void* from, int64_t stride, int64_t element, const Fp8Matrix& to, Body body) {
   const bool blocks = to.cols % kBlock == 0 && (!to.tiles || to.rows % kBlock == 0);

@@ -1,5 +1,5 @@
-// cuBLASLt is column-major and sees a row-major matrix as its transpose: out = a b^T is computed as out^T = (b) (a)^T,
-// with b transposed and a as it is. FP8 products require this combination.
+// cuBLASLt is column-major, so it reads a row-major matrix as the transpose. out = a b^T is computed as out^T = b a^T:
+// the first operand is b, with CUBLAS_OP_T, and the second is a, with CUBLAS_OP_N, as FP8 products require.
 #include "moe/tensor/cuda/fp8_gemm.h"
 
 #include "moe/tensor/cuda/cublas_check.h"
@@ -10,7 +10,7 @@ namespace moe::cuda {
 
 namespace {
 
-constexpr uint32_t kAligned = 16;  // bytes, of numbers and their rows
+constexpr uint32_t kAligned = 16;  // alignment in bytes of numbers, of their rows and of scales
 
 cudaDataType_t type_of(DType dtype) {
   if (dtype == DType::float32) return CUDA_R_32F;
@@ -43,7 +43,7 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Fp8Product& p, uint32_t alignm
   LtPreference preference;
   MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, place.workspace_bytes);
-  // The other ways to split a sum do not guarantee its order.
+  // Other reduction schemes do not guarantee the order of a sum.
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   set_lt(preference.handle, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kAligned);
@@ -62,7 +62,7 @@ std::optional<cublasLtMatmulAlgo_t> propose(const Fp8Product& p, uint32_t alignm
 }
 
 bool may_have(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out) {
-  static const bool has_modes = cublasLtGetVersion() >= 120900;  // of the loaded library, which may not be the build's
+  static const bool has_modes = cublasLtGetVersion() >= 120900;  // the loaded library may be older than the headers
   const auto reach = [](const void* data) { return alignment_of(data) >= kAligned; };
   return has_modes && !a.tiles && b.tiles && a.rows % 4 == 0 && b.rows % 4 == 0 && a.cols > 0 &&
          a.cols % kAligned == 0 && out.dtype != DType::float64 && reach(a.data) && reach(b.data) && reach(a.scales) &&

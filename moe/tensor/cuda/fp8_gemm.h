@@ -1,5 +1,5 @@
 #pragma once
-// Products of FP8 numbers with block scales by cuBLASLt, on the GPUs that have them (Hopper's, from CUDA 12.9 on).
+// Products of FP8 matrices with block scales by cuBLASLt, which supports them on Hopper GPUs since CUDA 12.9.
 #include <cublasLt.h>
 #include <map>
 #include <optional>
@@ -18,11 +18,11 @@ class Fp8Gemm {
     void* workspace;
     size_t workspace_bytes;
   };
-  /// Runs the product as Gemm::run_fp8 does.
+  /// Implements Gemm::run_fp8.
   bool run(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into, const Place& place);
 
  private:
-  // cuBLASLt's proposal for a shape; none: it has no such product.
+  // The algorithm that cuBLASLt proposed for each shape, or none if it does not support the shape.
   std::map<std::vector<int64_t>, std::optional<cublasLtMatmulAlgo_t>> chosen_;
 };
 

@@ -1,4 +1,4 @@
-// cuBLASLt is column-major and sees a row-major matrix as its transpose: out = a b is computed as out^T = b^T a^T.
+// cuBLASLt is column-major, so it reads a row-major matrix as the transpose. out = a b is computed as out^T = b^T a^T.
 #include "moe/tensor/cuda/gemm.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kWorkspace = 32 << 20;  // bytes per stream
 constexpr int kProposals = 8, kRuns = 3;
-constexpr double kFaster = 0.97;  // share of the first proposal's time that another one must beat
+constexpr double kFaster = 0.97;  // another algorithm is chosen only if its time is below this share of the first one's
 
 struct Types {
   cudaDataType_t element, factor;
@@ -146,7 +146,7 @@ class CublasGemm final : public Gemm {
     MOE_CHECK_LT(cublasLtMatmulPreferenceCreate(&preference.handle));
     const auto prefer = [&](auto which, const auto& value) { set_lt(preference.handle, which, value); };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspace);
-    // The other ways to split a sum keep its parts in the type of the output, and don't guarantee their order.
+    // Other reduction schemes store partial sums in the output's type and don't guarantee their order.
     const bool strict = selection_ != AlgorithmChoice::timed || bytes_of(c.out.dtype) < 4;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
            uint32_t{strict ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_MASK});
@@ -166,8 +166,8 @@ class CublasGemm final : public Gemm {
     return proposals;
   }
 
-  // The fastest algorithm of each shape in this process, by GPU: ranks that are threads of the process, and layers that
-  // run in turns, take the same one, which one of them timed.
+  // The fastest algorithm of each GPU and shape. All ranks and layers in this process share it, so each shape is timed
+  // once and all of them use the same algorithm.
   struct Timed {
     std::mutex mutex;
     std::map<std::pair<int, Shape>, cublasLtMatmulAlgo_t> chosen;
@@ -190,7 +190,7 @@ class CublasGemm final : public Gemm {
     return best;
   }
 
-  // Returns the fastest proposal, timed on a separate output, since the call may add to its own.
+  // Returns the index of the fastest proposal. Timed runs write to a scratch output, because a call may add to its own.
   size_t race(const Call& c, const std::vector<cublasLtMatmulHeuristicResult_t>& proposals) const {
     const int64_t elements = (c.batch.count - 1) * c.batch.out + (c.out.rows - 1) * c.out.stride + c.out.cols;
     const Memory scratch = try_allocate(elements * bytes_of(c.out.dtype));

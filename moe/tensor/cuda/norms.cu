@@ -1,12 +1,13 @@
-// Kernels of norms. The gain's gradient is a sum over all rows: every block adds up its own rows, in float32 or
-// float64, and another kernel adds up the blocks' sums.
+// Kernels of norms. The gain's gradient is a sum over all rows: each block of threads sums its own rows, in float32 or
+// float64, and a second kernel sums the results of the blocks.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/row_tile.cuh"
 
 namespace moe::cuda {
 namespace {
 
-// How many blocks of the backward a multiprocessor holds, and how many threads an H200 then does, about.
+// The number of blocks of the backward that are resident on a multiprocessor, and the number of threads that are then
+// resident on an H200, which has 132 multiprocessors.
 template <class T, int R>
 constexpr int kMinBlocksPerMultiprocessor = R == kPacksPerThread && sizeof(T) < 8 ? 3 : 2;
 template <class T, int R>
@@ -55,8 +56,9 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
   });
 }
 
-// Computes d_x = scale (u - h mean(u h) - mean(u)), h = scale (x - mean(x)) the normed row, u = gain d_out; only
-// centred norms have the last term. A block has every gridDim-th tile; its row of `parts` becomes their sum of d_out h.
+// Replaces d_out by d_x = scale (u - h mean(u h) - mean(u)), where h = scale (x - mean(x)) is the normed row and
+// u = gain d_out; only centred norms have the term mean(u). A block handles every gridDim-th tile of R rows, and writes the
+// sum of d_out h over its rows to its row of `parts`.
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
     norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
@@ -81,7 +83,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
         for (int r = 0; r < R; ++r) body(r, c, column, x.at(r, c, column), d.at(r, c, column), g);
       });
     };
-    A means[2 * R] = {};  // means of x, and of u
+    A means[2 * R] = {};  // means of x; means of u
     if (n.centred) {
       for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
@@ -94,7 +96,7 @@ __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
 #pragma unroll
       for (A& mean : means) mean *= by_width;
     }
-    A sums[2 * R] = {};  // sums of (x - mean)^2, and of u (x - mean)
+    A sums[2 * R] = {};  // sums of (x - mean)^2; sums of u (x - mean)
     for_each_pack([&](int r, int, int, const auto& p, const auto& q, const auto& g) {
 #pragma unroll
       for (int j = 0; j < N; ++j) {
@@ -133,7 +135,8 @@ __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
 
 constexpr int kGainThreads = 1024;
 
-// A block handles 32 columns; each of its warps adds up every 32nd block's part of them.
+// Sums `parts` over the blocks of norm_backward_kernel. A block handles 32 columns; each of its 32 warps sums every
+// 32nd row of `parts`.
 template <class T>
 __global__ void __launch_bounds__(kGainThreads)
     gain_kernel(const Sums<T>* parts, int64_t blocks, int64_t width, T* d_gain) {

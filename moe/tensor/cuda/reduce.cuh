@@ -1,5 +1,5 @@
 #pragma once
-// Sums and maxima over a warp or a block, for all its threads, in a fixed order: results don't change between runs.
+// Sums and maxima over a warp or a block, for all its threads, in a fixed order, so results don't change between runs.
 #include "moe/tensor/cuda/element.cuh"
 
 namespace moe::cuda {
@@ -31,12 +31,13 @@ __device__ inline A warp_max(A v) {
   return warp_reduce(v, Larger());
 }
 
-/// Reduces each of R numbers with `op` over the threads of a block, at most kThreads; all threads of the block call it.
-/// R is a power of 2.
+/// Reduces each of R numbers (a power of 2) with `op` over the threads of a block, at most kThreads, all of which must
+/// call it. Lanes of a warp exchange halves of their numbers until each has one; then the lanes with the same number
+/// combine theirs, and shared memory combines the warps.
 template <int R, class A, class Op>
 __device__ inline void block_reduce(A (&values)[R], Op op) {
   static_assert((R & (R - 1)) == 0);
-  constexpr int kShare = kWarpSize / R;  // lanes that end with the same one of the R numbers
+  constexpr int kShare = kWarpSize / R;  // number of lanes that finally have the same one of the R numbers
   const int lane = lane_index();
   for (int half = R / 2; half > 0; half /= 2) {
     const int by = half * kShare;
@@ -60,7 +61,7 @@ __device__ inline void block_reduce(A (&values)[R], Op op) {
   for (int r = 0; r < R; ++r) values[r] = __shfl_sync(kAllLanes, all, r * kShare);
 }
 
-/// Returns the sum over the block; every thread of the block calls it.
+/// Returns the sum over the block, all of whose threads must call it.
 template <class A>
 __device__ inline A block_sum(A v) {
   A sum[] = {v};

@@ -1,5 +1,5 @@
 #pragma once
-// Rows that a block reads from memory once: R rows side by side, of which a thread holds packs of N elements.
+// Rows that a block of threads keeps in registers, so that it reads them from memory once.
 #include <algorithm>
 
 #include "moe/tensor/cuda/reduce.cuh"
@@ -8,14 +8,14 @@ namespace moe::cuda {
 
 inline constexpr int kPacksPerThread = 4;  // packs per thread, of all R rows together
 
-/// A part of R rows in registers: kColumns packs per thread of each row. Further packs of a row are read again at each
-/// use.
+/// R consecutive rows, of each of which a thread keeps kColumns packs of N elements in registers. If a row has more
+/// packs, the others are read from memory at each use.
 template <class T, int N, int R, int kColumns = kPacksPerThread / R>
 class RowTile {
  public:
   static constexpr int kPacks = kColumns;
 
-  /// Reads row r, which begins at first + r width, up to the pack that ends at end(r) or contains it.
+  /// Reads the packs of each row r, at first + r * width, that begin before column end(r).
   template <class End>
   __device__ RowTile(const T* first, int64_t width, End end) : first_(first), width_(width) {
 #pragma unroll
@@ -28,12 +28,13 @@ class RowTile {
       }
   }
 
-  /// Returns the pack at `column` of row r, which is the thread's pack number c.
+  /// Returns the pack that begins at `column` of row r and is the thread's `c`-th pack.
   __device__ __forceinline__ Pack<T, N> at(int r, int c, int column) const {
     return c < kColumns ? from_pack_bits<T, N>(packs_[r][c]) : load<N>(first_ + r * width_ + column);
   }
 
-  /// Calls body(c, column) for each of the thread's packs that begins before `end`; `c` is kPacks for packs not held.
+  /// Calls body(c, column) for each of the thread's packs that begins before `end`; `c` is kPacks if the pack is not in
+  /// registers.
   template <class Body>
   static __device__ void for_each(int end, Body body) {
 #pragma unroll
@@ -53,8 +54,9 @@ class RowTile {
   PackBits<T, N> packs_[R][kColumns];
 };
 
-/// Calls body(N, R, grid), the first two as integral constants, chosen for rows of `width`: packs of N if rows begin at
-/// multiples of them (`whole`), as many rows per block as leave its threads at most kMost packs, and kRows at most.
+/// Chooses N, R and a grid for `rows` rows of `width` elements, and calls body(N, R, grid) with N and R as integral
+/// constants. `whole`: the first row is aligned to 16 bytes. N is kPack<T> if all rows are aligned, else 1. R, at most
+/// kRows, is the largest number of rows per block for which a thread keeps at most kMax packs.
 template <class T, int kMax = kPacksPerThread, int kRows = kMax, class Body>
 void with_tile(int64_t rows, int64_t width, bool whole, Body body) {
   static_assert(kRows <= kMax && 2 * kRows >= kMax);

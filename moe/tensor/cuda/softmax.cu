@@ -1,22 +1,22 @@
-// Kernels of attention's softmax. Under a causal mask, a row is read up to its own token, and only within its window;
-// the numbers outside are 0.
+// Kernels of attention's softmax. Under a causal mask, a row is read only up to its own token; results outside the
+// tokens that a row sees are 0.
 #include "moe/tensor/cuda/kernels.h"
 #include "moe/tensor/cuda/row_tile.cuh"
 
 namespace moe::cuda {
 namespace {
 
-constexpr int kBackwardPacksPerThread = 2;  // packs of all rows together in the backward, which reads two tensors
-constexpr int kRows = 2;  // rows of a block at most: with four, 16-bit rows took up to 13 % longer on an H200
+constexpr int kBackwardPacksPerThread = 2;  // packs per thread of each tensor in the backward, which reads two
+constexpr int kRows = 2;  // most rows per block: with four, 16-bit rows took up to 13 % longer on an H200
 
-// The number of R consecutive rows that exist, and the elements that each sees: [from, of).
+// The elements [from[r], of[r]) that each of R consecutive rows sees, and the number of these rows that exist.
 template <int R>
 struct VisibleElements {
   int rows, seq, from[R], of[R];
 
   __device__ VisibleElements(const Scores& scores, int64_t first)
       : rows(static_cast<int>(scores.rows - first < R ? scores.rows - first : R)), seq(static_cast<int>(scores.seq)) {
-    const int height = static_cast<int>(scores.height), top = seq - height + 1;  // tokens that a first row sees
+    const int height = static_cast<int>(scores.height), top = seq - height + 1;  // elements that a first row sees
     int own =
         scores.causal ? static_cast<int>(static_cast<uint32_t>(first) % static_cast<uint32_t>(height)) + top : seq;
 #pragma unroll
@@ -27,13 +27,13 @@ struct VisibleElements {
     }
   }
   __device__ bool has(int r, int column) const { return column >= from[r] && column < of[r]; }
-  // Returns whether the row sees all of a pack.
+  // Returns whether the row sees all `elements` elements from `column` on.
   __device__ bool has_all(int r, int column, int elements) const {
     return column >= from[r] && column + elements <= of[r];
   }
 };
 
-// Computes exp(by (v - most)) of one row.
+// Computes exp(by * (v - most)), where `most` is the largest score of a row.
 template <class T>
 struct Power {
   using A = Sums<T>;
@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   const VisibleElements<R> seen(s, first);
   T* rows = scores + first * s.seq;
   const Tile tile(rows, s.seq, [&](int r) { return seen.of[r]; });
-  A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // scores, then their powers
-  // Reads a pack of a row. Elements that the row does not see are no scores.
+  A most[R], sums[R] = {}, held[R][Tile::kPacks][N] = {};  // `held` has scores, then their exponentials
+  // Reads a pack of a row, with -infinity for elements that the row does not see.
   const auto read = [&](int r, int c, int column, A(&v)[N]) {
     const Pack<T, N> p = tile.at(r, c, column);
 #pragma unroll
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
   const Tile p(scores + first * s.seq, s.seq, end), d(rows, s.seq, end);
   const A by = static_cast<A>(s.by);
   A means[R] = {};
-  // Reads a gradient. Elements that a row does not see have shares of 0, but their gradients may be infinite.
+  // Reads a pack of gradients, with 0 for elements that a row does not see: their p is 0, but 0 * infinity is NaN.
   const auto gradient_at = [&](int r, int c, int column) {
     Pack<T, N> gradient = d.at(r, c, column);
     if (!seen.has_all(r, column, N))

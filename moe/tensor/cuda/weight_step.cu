@@ -1,4 +1,4 @@
-// Kernels of an optimizer's step, and of the norm that gradients are clipped by.
+// Kernels of an optimizer's step, and of the norm by which gradients are clipped.
 #include <algorithm>
 
 #include "moe/tensor/cuda/for_each.cuh"
@@ -29,14 +29,14 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) *sum += own / copies;
 }
 
-// Computes the factor of all gradients.
+// Computes the factor of all gradients: `scale`, reduced if their norm exceeds `max_norm`.
 __global__ void scale_kernel(const double* squares, double max_norm, double scale, double* found) {
   if (threadIdx.x > 0) return;
   const double norm = squares != nullptr ? std::sqrt(*squares) : 0;
   *found = squares != nullptr && norm > max_norm ? scale * (max_norm / norm) : scale;
 }
 
-// The arrays that a step of weights of type T reads and writes; S is the type of its states.
+// The arrays and parameters that both optimizers' steps of weights of type T use. S is the type of the states.
 template <class T>
 struct Stepped {
   using S = Sums<T>;
