@@ -131,7 +131,8 @@ std::vector<int32_t> read_trace(const std::string& path, const RankShape& rank, 
       [&](uint64_t token, uint64_t of_layer) { return of_layer == layer && token < static_cast<uint64_t>(tokens); },
       [&](const RoutedToken& line, unsigned number) {
         int32_t* own = all.data() + static_cast<int64_t>(line.token) * k;
-        require<BadInput>(*own < 0, "{}:{}: token {} of layer {} is there twice", path, number, line.token, layer);
+        require<BadInput>(*own < 0, "{}:{}: found token {} of layer {} twice, expected it once", path, number,
+                          line.token, layer);
         std::ranges::copy(line.experts, own);
       });
   for (int64_t token = 0; token < tokens; ++token)

@@ -71,7 +71,7 @@ TEST(VerifiedReport, TellsRunsOnSlowCoresFromTheOthers) {
   EXPECT_NE(text.find("the others were 0.00 % off in the median, 0.00 % at worst\n"), std::string::npos) << text;
   EXPECT_EQ(text.find("prices were measured on slow cores"), std::string::npos) << text;
   results.prices_slowdown = 1.8;
-  EXPECT_NE(said_of(results).find("prices were measured on slow cores: a probe took 1.80 times its best since"),
+  EXPECT_NE(said_of(results).find("prices were measured on slow cores: a probe took 1.80 times its best time"),
             std::string::npos);
 }
 

@@ -57,7 +57,8 @@ struct Grid {
   int threads = 0;  // threads of a block
 };
 
-/// Enqueues kernel(args...) on a cudaStream_t, unless the grid has no blocks. Throws RankFailure if CUDA reports an error.
+/// Enqueues kernel(args...) on a cudaStream_t, unless the grid has no blocks. Throws RankFailure if CUDA reports an
+/// error.
 template <class... Params, class... Args>
 void launch(void (*kernel)(Params...), Grid grid, void* stream, Args... args) {
   if (grid.blocks == 0) return;

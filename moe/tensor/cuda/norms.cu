@@ -57,8 +57,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
 }
 
 // Replaces d_out by d_x = scale (u - h mean(u h) - mean(u)), where h = scale (x - mean(x)) is the normed row and
-// u = gain d_out; only centred norms have the term mean(u). A block handles every gridDim-th tile of R rows, and writes the
-// sum of d_out h over its rows to its row of `parts`.
+// u = gain d_out; only centred norms have the term mean(u). A block handles every gridDim-th tile of R rows, and writes
+// the sum of d_out h over its rows to its row of `parts`.
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
     norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
