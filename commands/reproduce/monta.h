@@ -98,7 +98,7 @@ class MontaLayer {
   /// can begin. `chunks`: for O2 and O3.
   double exchange_s(MontaStrategy strategy, int chunks) const;
   MontaStep step(MontaStrategy strategy, int chunks) const;
-  /// Returns the decision of `monta`, with its number of chunks searched.
+  /// Returns the decision of `monta`, with the number of chunks tuned.
   Decision choice() const;
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-// docs/reproduction.md and docs/reproduction/: every table without assumptions and with each example assumption file
-// for it, and the audit.
+// Pages docs/reproduction.md and docs/reproduction/: every table, alone and with each of its example files of
+// assumptions, and the audit.
 #include <filesystem>
 #include <string>
 #include <vector>

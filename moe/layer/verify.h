@@ -20,12 +20,11 @@ struct TensorError {
 
 /// Returns the tolerance of a type: 1e-10 for float64, 2e-5 for float32, 16 roundings for float16 and bfloat16.
 double tolerance_of(DType dtype);
-/// Returns the tolerance of the layer's type plus extra tolerances, which are no strict bounds but far below the error
-/// of a wrong layer. With a hook, the extra is 32 times the hook's error: the hook rounds in two exchanges forward and
-/// two backward, and differences of nearly equal numbers (as in a softmax's gradient) amplify these roundings. With FP8
-/// experts in a type other than float64, the layer and the reference may round a number near the middle between two FP8
-/// numbers differently. In a stack, experts' scores that differ by at most this tolerance count as a tie
-/// (LayerChoices::tie).
+/// Returns the tolerance of the layer's type plus two estimates, which are far below the error of a wrong layer. A hook
+/// adds 32 times its error: it rounds in two exchanges forward and two backward, and differences of nearly equal
+/// numbers (as in a softmax's gradient) amplify roundings. FP8 experts in a type other than float64 add kFp8Flips,
+/// because layer and reference may round a number halfway between two FP8 numbers differently. In a stack, experts'
+/// scores that differ by at most this tolerance count as a tie (LayerChoices::tie).
 double tolerance_of(const MoeLayer& layer);
 /// Returns the tolerance of a layer with the hook that its shape names.
 double tolerance_of(const LayerShape& layer);

@@ -21,8 +21,8 @@ struct Gpt2Shape {
   bool tied = false;
 };
 
-/// Throws BadInput unless the model is a GPT-2. The message names the first setting that differs, and `where`, the flag
-/// or file that gave the model.
+/// Throws BadInput, naming the first setting that differs, unless the model is a GPT-2. `where`: the flag or file that
+/// gave the model, for the message.
 void require_gpt2(const Gpt2Shape& shape, const std::string& where);
 
 /// Fills a rank's parts of the weights, in `memory`; with no weights, only checks the file. Names in the file may begin

@@ -34,7 +34,7 @@ class LayerPricer {
   /// Returns the pricer of a dense layer with the feed-forward width `hidden` and otherwise this layer's case. Each is
   /// created once and has its own notes.
   const LayerPricer& dense(int64_t hidden) const;
-  /// Returns the pricer of this layer without its window; *this if it has none.
+  /// Returns the layer's pricer with attention over all tokens; *this if the layer has no window.
   const LayerPricer& whole() const;
   /// Returns the pricer of a pass over one part of the samples (LayerShape::parts).
   const LayerPricer& part(int part) const;

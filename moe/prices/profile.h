@@ -80,7 +80,7 @@ struct CommRow {
   std::optional<Range> range_bytes = {};
   Points points = {};  // measured curve, used instead of alpha and beta (price_curve.h)
   RowVerdict verdict = {};
-  /// For an AlltoAll that sends a row once per node: largest number of nodes that tokens reached; 0: unknown.
+  /// For an AlltoAll that sends a row once per node: largest number of nodes that a token reached; 0: unknown.
   int node_limit = 0;
   /// For an AlltoAll that sends a row once per node or, inside a node, once per rank: the measured number of nodes or
   /// ranks reached per token, divided by k. 0: one row is sent for each of the k copies, or unknown.

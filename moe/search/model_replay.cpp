@@ -44,8 +44,8 @@ ModelReplay::ModelReplay(const Schedule& schedule, const LayerPricer& pricer, co
   makers_matter_ = model.step.planned || network(GroupKind::ep) != network(GroupKind::dp);
 }
 
-// Returns a decision's slices in the order in which plans number them: by backwards of the last micro-batch, from the
-// last chunk of layers to the first.
+// Returns a decision's slices in the order in which plans number them: as the last micro-batch's backward makes them,
+// from the last chunk of layers to the first.
 std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& decision) const {
   const StageSplit split = model_.split();
   std::vector<Slice> slices;

@@ -212,7 +212,7 @@ class ExactSearch {
     return curves_.try_emplace(name, problem_, i, search_, grain_, problem_.total_bytes()).first->second;
   }
 
-  // Returns the cost plus the largest possible cost of the waiting bytes, in the tail.
+  // Returns an upper bound: the cost if each waiting byte adds the steepest cost in the tail.
   double promise(const State& s) const { return s.cost + steepest_ * static_cast<double>(s.waiting); }
 
   void offer(const State& s) {

@@ -28,7 +28,7 @@ struct ShardedTensor {
 
 /// Returns "0+4/16 8+8/16 0+1/1", of each axis first, count and total.
 std::string text_of(const ShardAxes& axes);
-/// Parses the text that text_of() returns; nothing for any other text, or if a part exceeds the whole.
+/// Reads the text of text_of(); none if it is malformed or if a part exceeds the whole.
 std::optional<ShardAxes> axes_from(const std::string& text);
 
 /// Throws BadInput naming the tensor unless it is on `device` and has as many elements as its axes say.

@@ -88,7 +88,7 @@ std::string pack(const std::vector<std::string>& texts);
 std::vector<std::string> unpack(const std::string& packed);
 
 /// The time for which another process has been silent. A pause of the whole machine, or of this process, hardly counts,
-/// because the time between two notes counts for at most a fifth of the time-out.
+/// because a gap between two calls of note() counts for at most a fifth of the time-out.
 class Liveness {
  public:
   explicit Liveness(double timeout_s) : timeout_s_(timeout_s), noted_s_(now_s()) {}
@@ -130,8 +130,8 @@ class PortFile {
   const std::string path_;
 };
 
-/// Waits, on the other ranks, for a file made by a living process of this user, and returns its port. Throws
-/// RankFailure after `timeout_s`.
+/// Returns the port in rank 0's file, once a living process of this user has written it. Throws RankFailure after
+/// `timeout_s`.
 int wait_for_port(const std::string& path, double timeout_s);
 
 /// A thread for calls that may never return. After a timeout the thread is abandoned, with the call that it runs.

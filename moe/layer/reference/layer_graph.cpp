@@ -62,7 +62,7 @@ Tensor experts(const LayerCase& c, const Tensor& hidden, const GateGraph& gate, 
   return out;
 }
 
-// Reorders rows from the order of ranks, which all else has, to that of whole samples, and back.
+// Reorders rows from the order of ranks, which all other code uses, to the order of samples, and back.
 class SampleOrder {
  public:
   explicit SampleOrder(const LayerCase& c) {

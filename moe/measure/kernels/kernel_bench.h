@@ -50,8 +50,8 @@ class KernelBench {
   KernelBench(RecordWriter& writer, int repetitions) : writer_(writer), repetitions_(repetitions) {}
 
   /// Checks, times and records the kernels that the writer's run does not have yet. Samples of a group's kernels are
-  /// interleaved, so that the machine's state affects all of them alike. A bound's kernels must be in this or an
-  /// earlier group.
+  /// interleaved, so that the machine's state affects all of them alike. The kernels of a
+  /// KernelBound are in this or an earlier group.
   void run(std::span<const Kernel> group);
 
   const std::vector<CaseRecord>& records() const { return records_; }

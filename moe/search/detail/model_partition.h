@@ -39,8 +39,8 @@ struct BackwardOptions {
   void keep_few();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
-/// Returns the backwards to choose from. `layer`: asked.layer, or the same without contention. A schedule with one
-/// degree for both phases has only the backward of `degree_forward`.
+/// Returns the backwards to choose from. `layer`: query.layer, or the same without contention. If the schedule has one
+/// degree for both phases, the only choice is `degree_forward`.
 BackwardOptions backward_options(const ModelQuery& query, LayerReplay& layer, int degree_forward);
 
 /// The backwards to choose from for each kind of layer; a dense layer has one.
