@@ -109,6 +109,11 @@ TEST_F(AnswerOfTrials, RunsThatAllFailedMakeNothingSafe) {
   EXPECT_NE(text_of(answer_).find("the predictions are unchecked"), std::string::npos) << text_of(answer_);
 }
 
+TEST_F(AnswerOfTrials, ASingleScheduleHasNoOther) {
+  answer_.ranking.resize(1);
+  EXPECT_NE(text_of(answer_).find("no other schedule was compared"), std::string::npos) << text_of(answer_);
+}
+
 TEST_F(AnswerOfTrials, PassesThatOverlapOverrideNoPlan) {
   const double plan_s = answer_.ranking[0].total_s();
   const auto used = [&](const std::vector<double>& first, const std::vector<double>& second) {

@@ -88,7 +88,8 @@ Safety safety_of(const Answer& answer, const RankedSchedule& use) {
   const double margin = second ? second->total_s() / first.total_s() - 1 : 0;
   const std::string behind =
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
-             : "all other schedules take the same time";
+      : answer.ranking.size() == 1 ? "no other schedule was compared"
+                                   : "all other schedules take the same time";
   if (answer.no_trials) return {"", {behind, *answer.no_trials}};
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return is_sound_run(t.record); });
   if (!any_ran) return {"", {behind, "no run succeeded, so the predictions are unchecked"}};
@@ -230,8 +231,8 @@ std::string question_text(const Answer& answer, const RankedSchedule& use, const
   // A short answer has one line for the fit, the origins of the prices, and the number of notes and schedules hidden.
   std::string origins = text_of_origins(*answer.profile);
   if (!origins.empty()) origins += "; ";
-  return text + fmt::format("{}{}prices: {}{} notes on them; {} schedules in all (--all)\n", fit,
-                            fit.empty() ? "" : " ", origins, use.notes.size(), answer.ranking.size());
+  return text + fmt::format("{}{}prices: {}{} notes on them; {} in all (--all)\n", fit, fit.empty() ? "" : " ", origins,
+                            use.notes.size(), counted(answer.ranking.size(), "schedule"));
 }
 
 std::vector<std::string> safety_lines(const Answer& answer, const RankedSchedule& use, bool tight) {
