@@ -30,7 +30,7 @@ std::string first_rows(const std::string& rows) {
 std::string overrun_note(const CaseRecord& record) {
   constexpr std::string_view kShare = "overrun_share";
   const double share = record.summary.has(kShare) ? record.summary.number(kShare, record.key) : 0;
-  return share > 0 ? fmt::format("; {:.2f} % of the tasks took longer than their modelled time", 100 * share) : "";
+  return share > 0 ? fmt::format("; {:.2f} % of tasks took longer than modelled", 100 * share) : "";
 }
 
 }  // namespace
@@ -46,8 +46,8 @@ std::string tasks_text(const LayerOutcome& outcome) {
                  fmt::format("{:.2f}", 1e3 * t.predicted_s), fmt::format("{:.2f}", 1e3 * t.measured_s),
                  ratio(t.median_ratio), ratio(t.worst_ratio), t.worst_task.substr(0, t.worst_task.find(" of layer"))});
     }
-    text += fmt::format("Tasks of {}: medians over passes; ratios are measured over predicted{}\n\n{}\n",
-                        run.plan.schedule, overrun_note(run.record), table.text());
+    text += fmt::format("Tasks of {}: medians of passes, ratios to predictions{}\n\n{}\n", run.plan.schedule,
+                        overrun_note(run.record), table.text());
   }
   return text;
 }
