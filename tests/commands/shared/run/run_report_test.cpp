@@ -20,7 +20,7 @@ TEST(TasksText, IsNarrowWhateverOverran) {
   }
   std::istringstream text(tasks_text(outcome));
   for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 120) << line;
-  EXPECT_NE(text.str().find("; 12.34 % outlasted"), std::string::npos);
+  EXPECT_NE(text.str().find("; 12.34 % of tasks took longer than modelled"), std::string::npos);
 }
 
 TEST(JudgeOverruns, MoreThanOneInAHundredIsInvalid) {
