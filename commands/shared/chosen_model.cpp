@@ -28,7 +28,15 @@ std::string differences(const Model& elsewhere, const Model& here, const ModelFl
   return text;
 }
 
-// Returns the type of a layer that names none: float32, or bfloat16 if the profile prices that alone.
+void note_replaced_mixers(PublishedModel published, Model planned, ChosenModel& chosen) {
+  chosen.replaced_mixers = replaced_mixers(published);
+  if (chosen.replaced_mixers.empty()) return;
+  published.seq = planned.layer.seq = chosen.model.shape.layer.seq;
+  chosen.flops_share = count_model(published).forward_flops / count_model(published_model(planned)).forward_flops;
+}
+
+}  // namespace
+
 DType default_dtype(const Profile& profile) {
   const auto prices = [&](DType dtype) {
     return profile.gpu_of(dtype) != nullptr ||
@@ -38,15 +46,6 @@ DType default_dtype(const Profile& profile) {
   };
   return prices(DType::bfloat16) && !prices(DType::float32) ? DType::bfloat16 : DType::float32;
 }
-
-void note_replaced_mixers(PublishedModel published, Model planned, ChosenModel& chosen) {
-  chosen.replaced_mixers = replaced_mixers(published);
-  if (chosen.replaced_mixers.empty()) return;
-  published.seq = planned.layer.seq = chosen.model.shape.layer.seq;
-  chosen.flops_share = count_model(published).forward_flops / count_model(published_model(planned)).forward_flops;
-}
-
-}  // namespace
 
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile) {
   ChosenModel chosen;

@@ -43,6 +43,9 @@ struct ChosenModel {
   double flops_share = 1;
 };
 
+/// Returns the type of a layer that names none: float32, or bfloat16 if the profile prices that alone.
+DType default_dtype(const Profile& profile);
+
 /// Returns the model on that cluster; the selection's layer flags override its own. Throws BadInput naming the flag.
 ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, const Profile& profile);
 

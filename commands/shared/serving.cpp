@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "commands/shared/chosen_model.h"
 #include "commands/shared/results_json.h"
 #include "moe/base/log.h"
 #include "moe/base/registry.h"
@@ -35,6 +36,7 @@ ServedCase served_case(const ServeRequest& o, const Profile& profile) {
     require<Unsupported>(model.dense == DenseRule{},
                          "--serve: found {}, which has dense layers, expected experts in all", model.name);
     base.layer = model.layer;
+    base.names_dtype = model.names_dtype;
     if (!model.windowed_layers.empty() && !s.layer.fields.get(&LayerShape::window)) {
       log_warning(fmt::format("--serve: {} has windows of {} tokens in some layers, served without windows", model.name,
                               base.layer.window));
@@ -53,7 +55,7 @@ ServedCase served_case(const ServeRequest& o, const Profile& profile) {
   base.layer.top_k = 1;
   base.layer.capacity_factor = std::nullopt;
   if (base.layer.experts == 0) base.layer.experts = ranks;
-  if (s.layer_file.empty() && o.model.model.empty() && profile.gpu) base.layer.dtype = DType::bfloat16;
+  if (!base.names_dtype) base.layer.dtype = default_dtype(profile);
   served.shape = chosen_case(s, base, profile.nodes, profile.ranks_per_node);
   return served;
 }

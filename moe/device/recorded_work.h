@@ -20,7 +20,7 @@ class RecordedWork {
 
 /// Records the work that `issue` enqueues on the lanes, without running it. The lanes must be idle. Of the events
 /// recorded by `issue`, only those in `timed` have a time after a replay; the others only order the lanes, at no cost.
-/// Holds still count overruns, as long as their lane exists. `issue` may wait for events that it recorded, but for
+/// A hold still counts overruns, as long as its lane exists. `issue` may wait for events that it recorded, but for
 /// nothing on the host; everything that a first run makes (memory, kernels, marks) must exist, so run the work once
 /// before. Throws Unsupported if the lanes are not a GPU's or `issue` waits for other work, RankFailure if CUDA
 /// refuses, and whatever `issue` or its work throws; the lanes remain usable after that, as after any failure.

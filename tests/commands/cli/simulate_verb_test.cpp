@@ -69,6 +69,7 @@ TEST_F(SimulateVerb, ServesWithoutAnyFlag) {
   EXPECT_EQ(given["cluster"], "testbed-b");
   EXPECT_EQ(given["layer"]["dtype"], "float32");
   EXPECT_EQ(document({"--cluster", "h100-8", "--dtype", "float16"})["layer"]["dtype"], "float16");
+  EXPECT_EQ(document({"--cluster", "h100-8", "--model", "mixtral-7b"})["layer"]["dtype"], "bfloat16");
   EXPECT_EQ(run({"simulate", "--serve", "--cluster", "testbed-b"}).exit_code, 2);
 }
 
