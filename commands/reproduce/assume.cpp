@@ -32,7 +32,8 @@ void read_rows(const std::vector<TableReader>& tables, Read read, Assumptions& o
 }
 
 bool same_kind(const CommRow& a, const CommRow& b) {
-  return a.op == b.op && a.network == b.network && a.ranks == b.ranks && a.algorithm == b.algorithm;
+  return a.op == b.op && a.network == b.network && a.ranks == b.ranks && a.ranks_per_node == b.ranks_per_node &&
+         a.algorithm == b.algorithm;
 }
 bool same_kind(const ComputeRow& a, const ComputeRow& b) {
   return a.op == b.op && a.ffn == b.ffn && a.dtype == b.dtype;

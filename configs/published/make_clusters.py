@@ -199,8 +199,9 @@ def wrapped(text, first, rest, columns=COMMENTS):
     return lines + [line.rstrip()]
 
 
-def comm(op, network, ranks, alpha, beta, why, points=(), node_limit=0, sent_share=0):
+def comm(op, network, ranks, alpha, beta, why, points=(), node_limit=0, sent_share=0, ranks_per_node=0):
     lines = [f"[[comm]]  # {why}", f'op = "{op}"', f'network = "{network}"', f"ranks = {ranks}",
+             *([f"ranks_per_node = {ranks_per_node}"] if ranks_per_node else []),
              f"alpha_s = {number(alpha)}", f"beta_s_per_byte = {number(beta)}"]
     if node_limit:
         lines.append(f"node_limit = {node_limit}  # assumed, as DeepSeek-V3 was trained")
@@ -316,34 +317,41 @@ def deepep_row(nodes, link=None):
     if nodes > NODE_LIMIT:
         return comm("alltoall", "inter", 8 * nodes, Line(deepep_points(nodes)).solved()[0], NODE_LIMIT / 8 / DEEPEP_NIC,
                     f"DeepEP's README: {DEEPEP_NIC / 1e9:.0f} GB/s between nodes, by the bytes of k = 8 copies",
-                    node_limit=NODE_LIMIT, sent_share=NODE_LIMIT / 8)
+                    node_limit=NODE_LIMIT, sent_share=NODE_LIMIT / 8, ranks_per_node=8)
     points = deepep_points(nodes)
     if link is not None and nodes == 1:  # a token goes to 5.3 of 8 ranks once, for k = 8 copies
         sent = reached(8) * 7 / 8 / 8
         points = [(size, max(seconds, size * sent / link)) for size, seconds in points]
     return comm("alltoall", "inter" if nodes > 1 else "intra", 8 * nodes, *Line(points).solved(), "measured", points,
-                sent_share=reached(nodes if nodes > 1 else 8) / 8)
+                sent_share=reached(nodes if nodes > 1 else 8) / 8, ranks_per_node=8 if nodes > 1 else 0)
+
+
+SPREADS = (1, 2, 4, 8)  # ranks of a group on each of its nodes
 
 
 def nccl_between(nodes):
-    """AlltoAlls of whole nodes: what leaves the node, by a GPU's network card."""
+    """AlltoAlls of two nodes or more: what leaves the node, by a GPU's network card. One rank a node: between_nodes."""
     lines = []
-    for size in (2, 4, 8):
-        if size <= nodes:
-            lines += comm("alltoall", "inter", 8 * size, 0, (size - 1) / size / NIC, "bound: a card a GPU at 50 GB/s")
+    for of_node in SPREADS:
+        for spanned in (2, 4, 8):
+            if spanned <= nodes and (of_node, spanned) != (1, nodes):
+                lines += comm("alltoall", "inter", of_node * spanned, 0, (spanned - 1) / spanned / NIC,
+                              "bound: a card a GPU at 50 GB/s", ranks_per_node=of_node)
     return lines
 
 
 def between_nodes(nodes, gpu="h100"):
     """What is not measured there: bounds by a GPU's network card, one of which each GPU has."""
-    lines = comm("alltoall", "inter", nodes, 0, (nodes - 1) / nodes / NIC, "bound: a card a GPU at 50 GB/s")
+    lines = comm("alltoall", "inter", nodes, 0, (nodes - 1) / nodes / NIC, "bound: a card a GPU at 50 GB/s",
+                 ranks_per_node=1)
     ring = 2 * (nodes - 1) / nodes / NIC
-    lines += comm("allreduce", "inter", nodes, 0, ring, "bound: a ring, a card a GPU at 50 GB/s")
+    lines += comm("allreduce", "inter", nodes, 0, ring, "bound: a ring, a card a GPU at 50 GB/s", ranks_per_node=1)
     lines += comm("sendrecv", "inter", 2, 0, 1 / NIC, "bound: a card at 50 GB/s")
     inside = [Line(nccl_points(gpu, op, 8)).solved() for op in ("reducescatter", "allgather")]
     return lines + comm("allreduce", "inter", 8 * nodes, sum(alpha for alpha, _ in inside),
                         sum(beta for _, beta in inside) + ring / 8,
-                        "reducescatter and allgather of a node as measured, an eighth between nodes by that bound")
+                        "reducescatter and allgather of a node as measured, an eighth between nodes by that bound",
+                        ranks_per_node=8)
 
 
 def several(nodes):

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <fmt/ranges.h>
 
@@ -82,25 +83,6 @@ double rate_of(const std::string& name, const std::string& network) {
   return *gigabits * kBytesPerGigabit;
 }
 
-// A group over several nodes, with the same number of ranks on each.
-struct SpreadGroup {
-  int ranks = 0, nodes = 0;
-  int ranks_of_node() const { return ranks / nodes; }
-};
-
-// Returns how a group of `ranks` ranks is spread over nodes; empty if no layout has such a group. Rows do not say how
-// their group is spread, so by convention a group larger than a node has as many ranks per node as possible, and any
-// other group as few as possible.
-std::optional<SpreadGroup> spread(int ranks, const Profile& cluster) {
-  std::optional<SpreadGroup> found;
-  for (int of_node = 1; of_node <= cluster.ranks_per_node; ++of_node) {
-    const bool fits = cluster.ranks_per_node % of_node == 0 && ranks % of_node == 0 && ranks / of_node > 1 &&
-                      ranks / of_node <= cluster.nodes;
-    if (fits && (!found || ranks > cluster.ranks_per_node)) found = SpreadGroup{ranks, ranks / of_node};
-  }
-  return found;
-}
-
 // Adds rows between nodes to a profile that has rows inside a node.
 class LinkModel {
  public:
@@ -108,19 +90,23 @@ class LinkModel {
       : cluster_(cluster), s_per_byte_(1 / bytes_per_s), origin_(std::move(origin)) {}
 
   void add_rows() {
-    add(Op::sendrecv, 2, 0, s_per_byte_);
+    add(Op::sendrecv, 2, 0, 0, s_per_byte_);
     const int all = cluster_.nodes * cluster_.ranks_per_node;
+    // If all sizes are powers of two, groups divide nodes evenly. Otherwise a node may have fewer ranks than others.
+    const bool even = std::has_single_bit(static_cast<unsigned>(all));
     for (int ranks = 2; ranks <= all; ++ranks)
-      if (all % ranks == 0)
-        if (const auto group = spread(ranks, cluster_)) add_group(*group);
+      for (int of_node = 1; all % ranks == 0 && of_node <= std::min(cluster_.ranks_per_node, ranks / 2); ++of_node)
+        if (cluster_.ranks_per_node % of_node == 0 && (!even || ranks / of_node <= cluster_.nodes))
+          add_group(ranks, of_node);
   }
 
  private:
-  void add(Op op, int ranks, double alpha_s, double beta) {
+  void add(Op op, int ranks, int ranks_per_node, double alpha_s, double beta) {
     CommRow& row = rows().emplace_back();
     row.op = op;
     row.network = Network::inter;
     row.ranks = ranks;
+    row.ranks_per_node = ranks_per_node;
     row.alpha_s = alpha_s;
     row.beta_s_per_byte = beta;
     row.verdict.origin = origin_;
@@ -128,21 +114,21 @@ class LinkModel {
 
   std::vector<CommRow>& rows() { return cluster_.comm; }
 
-  // Adds the rows of a group. In an AlltoAll, each GPU sends the share of the other nodes over its own link. An
-  // AllReduce is a ReduceScatter inside the node, a ring over the nodes for each rank's part of the result, and an
-  // AllGather inside the node.
-  void add_group(const SpreadGroup& group) {
-    const double others = (group.nodes - 1.0) / group.nodes * s_per_byte_;
-    add(Op::alltoall, group.ranks, 0, others);
-    double alpha_s = 0, beta = 2 * others / group.ranks_of_node();
-    if (group.ranks_of_node() > 1)
+  // Adds the rows of groups with `ranks_per_node` ranks on each node. In an AlltoAll, each GPU sends the share of the
+  // other nodes over its own link. An AllReduce is a ReduceScatter inside the node, a ring over the nodes for each
+  // rank's part of the result, and an AllGather inside the node.
+  void add_group(int ranks, int ranks_per_node) {
+    const double others = 1.0 * (ranks - ranks_per_node) / ranks * s_per_byte_;
+    add(Op::alltoall, ranks, ranks_per_node, 0, others);
+    double alpha_s = 0, beta = 2 * others / ranks_per_node;
+    if (ranks_per_node > 1)
       for (const Op op : {Op::reducescatter, Op::allgather}) {
-        const CommRow* inside = intra_row(op, group.ranks_of_node());
+        const CommRow* inside = intra_row(op, ranks_per_node);
         if (inside == nullptr) return;
         alpha_s += inside->alpha_s;
         beta += inside->beta_s_per_byte;
       }
-    add(Op::allreduce, group.ranks, alpha_s, beta);
+    add(Op::allreduce, ranks, ranks_per_node, alpha_s, beta);
   }
 
   const CommRow* intra_row(Op op, int ranks) const {

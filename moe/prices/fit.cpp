@@ -284,7 +284,7 @@ struct RowKey {
   enum class Table { comm, compute, module, task } table = Table::comm;
   std::string op;  // or the module's name
   Network network = Network::none;
-  int ranks = 0;
+  int ranks = 0, ranks_per_node = 0;
   std::string algorithm;
   DType dtype = DType::float32;
   Phase phase = Phase::forward;
@@ -327,6 +327,10 @@ RowKey collective_key(const CaseRecord& record, const Profile& profile) {
                     "{}: ranks: found {} on the {} network of {} x {} ranks, expected at most {}", record.where, ranks,
                     name_of(key.network), profile.nodes, profile.ranks_per_node, max_ranks(profile, key.network));
   key.ranks = static_cast<int>(ranks);
+  if (record.parameters.has("group_ranks_per_node")) {
+    const int most = std::min(profile.ranks_per_node, key.ranks / 2);
+    key.ranks_per_node = static_cast<int>(whole_within(record, "group_ranks_per_node", 1, most));
+  }
   key.algorithm = text_or(record, "algorithm", CommRow{}.algorithm);
   const std::vector<std::string_view> known = algorithms();
   require<BadInput>(std::ranges::find(known, key.algorithm) != known.end(),
@@ -443,7 +447,11 @@ Row fitted(Row row, const LinearFit& fit) {
 
 /// Returns the key's row without a fit.
 CommRow comm_of(const RowKey& key) {
-  return {.op = *find_op(key.op), .network = key.network, .ranks = key.ranks, .algorithm = key.algorithm};
+  return {.op = *find_op(key.op),
+          .network = key.network,
+          .ranks = key.ranks,
+          .ranks_per_node = key.ranks_per_node,
+          .algorithm = key.algorithm};
 }
 ComputeRow compute_of(const RowKey& key) { return {.op = *find_op(key.op), .dtype = key.dtype}; }
 ModuleRow module_of(const RowKey& key) { return {key.op, key.phase, key.seq}; }

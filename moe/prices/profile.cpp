@@ -148,6 +148,13 @@ namespace {
 CommRow comm_from(const TableReader& row, const Profile& profile) {
   CommRow out = comm_row_from(row, [&](Network network) { return max_ranks(profile, network); });
   if (row.has("algorithm")) out.algorithm = row.choice("algorithm", std::span<const std::string_view>(algorithms()));
+  out.ranks_per_node = static_cast<int>(
+      row.optional_integer("ranks_per_node", {.min = 1, .max = 1.0 * profile.ranks_per_node}).value_or(0));
+  if (out.ranks_per_node > 0 && (out.network != Network::inter || out.op == Op::sendrecv))
+    row.fail(row.value("ranks_per_node"), "ranks_per_node", "none but of a collective with network = 'inter'");
+  if (out.ranks_per_node > 0 && 2 * out.ranks_per_node > out.ranks)
+    row.fail(row.value("ranks_per_node"), "ranks_per_node",
+             fmt::format("at most {}, half of ranks = {}", out.ranks / 2, out.ranks));
   out.node_limit = static_cast<int>(row.optional_integer("node_limit", {.min = 1, .max = 1 << 16}).value_or(0));
   out.sent_share = row.optional_real("sent_share", {.max = 1, .above = 0}).value_or(0);
   if (out.sent_share > 0 && out.op != Op::alltoall)
@@ -271,11 +278,11 @@ std::vector<Row> rows_of(const std::vector<TableReader>& tables, std::string_vie
 
 void read_rows(const TableReader& root, Profile& out) {
   out.comm = rows_of<CommRow>(
-      root.tables("comm", {"op", "network", "ranks", "alpha_s", "beta_s_per_byte", "algorithm", "node_limit",
-                           "sent_share", "r_squared", "held_out_error", "held_out_worst", "set_aside", "weak", "origin",
-                           "range_bytes", "points"}),
+      root.tables("comm", {"op", "network", "ranks", "ranks_per_node", "alpha_s", "beta_s_per_byte", "algorithm",
+                           "node_limit", "sent_share", "r_squared", "held_out_error", "held_out_worst", "set_aside",
+                           "weak", "origin", "range_bytes", "points"}),
       "op", [&](const TableReader& table) { return comm_from(table, out); },
-      [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.algorithm); });
+      [](const CommRow& r) { return std::tie(r.op, r.network, r.ranks, r.ranks_per_node, r.algorithm); });
   out.compute = rows_of<ComputeRow>(
       root.tables("compute", {"op", "ffn", "dtype", "alpha_s", "beta_s_per_flop", "beta_s_per_byte", "r_squared",
                               "held_out_error", "held_out_worst", "set_aside", "weak", "origin", "range_flops"}),
@@ -403,6 +410,7 @@ void write_fit(std::ostream& out, const Row& row) {
 void write(std::ostream& out, const CommRow& row) {
   fmt::print(out, "\n[[comm]]\nop = \"{}\"\nnetwork = \"{}\"\nranks = {}\n", name_of(row.op), name_of(row.network),
              row.ranks);
+  if (row.ranks_per_node > 0) fmt::print(out, "ranks_per_node = {}\n", row.ranks_per_node);
   write_number(out, "alpha_s", row.alpha_s);
   write_number(out, "beta_s_per_byte", row.beta_s_per_byte);
   if (row.algorithm != CommRow{}.algorithm) fmt::print(out, "algorithm = \"{}\"\n", row.algorithm);
@@ -480,7 +488,8 @@ void write(std::ostream& out, const Contention& contention) {
 
 std::string row_name(const CommRow& row) {
   const std::string algorithm = row.algorithm == CommRow{}.algorithm ? "" : " " + row.algorithm;
-  return fmt::format("{} {} {}{}", name_of(row.op), name_of(row.network), row.ranks, algorithm);
+  const std::string spread = row.ranks_per_node > 0 ? fmt::format(" {}-a-node", row.ranks_per_node) : "";
+  return fmt::format("{} {} {}{}{}", name_of(row.op), name_of(row.network), row.ranks, spread, algorithm);
 }
 
 std::string row_name(const ComputeRow& row) {

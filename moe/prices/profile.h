@@ -73,6 +73,8 @@ struct CommRow {
   Op op = Op::none;
   Network network = Network::inter;
   int ranks = 0;  // size of the group, not of the cluster
+  /// For a group that spans nodes: number of its ranks on each node; 0: not stated, the row holds for any.
+  int ranks_per_node = 0;
   double alpha_s = 0;
   double beta_s_per_byte = 0;
   std::string algorithm = "direct";

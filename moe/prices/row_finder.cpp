@@ -7,21 +7,40 @@
 #include "moe/shape/volumes.h"
 
 namespace moe {
+namespace {
+
+// Returns whether a row has the group's size but another number of ranks per node.
+bool differs_in_spread(const CommRow& row, const Group& group) {
+  return row.ranks == group.size && row.ranks_per_node > 0 && row.ranks_per_node != group.ranks_per_node;
+}
+
+// Returns " with N per node", or nothing if the ranks per node do not matter.
+std::string text_of_spread(int ranks_per_node, bool matters) {
+  return matters ? fmt::format(" with {} per node", ranks_per_node) : "";
+}
+
+}  // namespace
 
 const CommRow* RowFinder::comm_row(Op op, const Group& group) const {
   const std::string_view algorithm = is_direct(op) ? "direct" : std::string_view(shape_.layer.dispatcher);
+  const CommRow* found = nullptr;
   for (const CommRow& row : profile_.comm)
-    if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm)
-      return &row;
-  return nullptr;
+    if (row.op == op && row.network == group.network && row.ranks == group.size && row.algorithm == algorithm &&
+        row.ranks_per_node <= group.ranks_per_node && (!found || row.ranks_per_node > found->ranks_per_node))
+      found = &row;
+  return found;
 }
 
 const CommRow* RowFinder::nearest_row(Op op, const Group& group) const {
   const CommRow* nearest = nullptr;
-  const auto distance = [&](int n) { return std::pair{1.0 * std::max(n, group.size) / std::min(n, group.size), -n}; };
+  const auto distance = [&](const CommRow& row) {
+    const double ratio = 1.0 * std::max(row.ranks, group.size) / std::min(row.ranks, group.size);
+    const int too_many = row.ranks_per_node - group.ranks_per_node;
+    return std::tuple{ratio, -row.ranks, std::max(too_many, 0), -row.ranks_per_node};
+  };
   for (const CommRow& row : profile_.comm)
     if (row.op == op && row.network == group.network && row.algorithm == "direct" &&
-        (nearest == nullptr || distance(row.ranks) < distance(nearest->ranks)))
+        (nearest == nullptr || distance(row) < distance(*nearest)))
       nearest = &row;
   return nearest;
 }
@@ -31,8 +50,11 @@ std::string RowFinder::name_with_algorithm(Op op) const {
 }
 
 PriceNote RowFinder::borrowed_note(Op op, const Group& group, const CommRow& row) const {
-  return {PriceNote::Kind::nearest, fmt::format("{} over {} ranks", name_with_algorithm(op), group.size),
-          fmt::format(" priced by the row of {} ranks", row.ranks)};
+  const bool spread = differs_in_spread(row, group);
+  return {PriceNote::Kind::nearest,
+          fmt::format("{} over {} ranks{}", name_with_algorithm(op), group.size,
+                      text_of_spread(group.ranks_per_node, spread)),
+          fmt::format(" priced by the row of {} ranks{}", row.ranks, text_of_spread(row.ranks_per_node, spread))};
 }
 
 void RowFinder::refuse(Op op, const Group& group) const {
@@ -42,11 +64,14 @@ void RowFinder::refuse(Op op, const Group& group) const {
                         .ranks = group.size,
                         .algorithm = is_direct(op) ? "direct" : shape_.layer.dispatcher};
   const std::string ranks = options_.nearest && !nearest ? "any number of" : fmt::format("{}", group.size);
-  const std::string none = fmt::format("no {} row for {} ranks on the {} network{}", name_with_algorithm(op), ranks,
-                                       name_of(group.network), why_unusable(profile_, row_name(missing)));
+  const bool spread = nearest != nullptr && differs_in_spread(*nearest, group);
+  const std::string none = fmt::format("no {} row for {} ranks{} on the {} network{}", name_with_algorithm(op), ranks,
+                                       text_of_spread(group.ranks_per_node, spread), name_of(group.network),
+                                       why_unusable(profile_, row_name(missing)));
   if (nearest == nullptr) throw Unpriced(profile_.name, none);
   throw Unpriced(profile_.name,
-                 fmt::format("{}; the nearest has {} ranks{}", none, nearest->ranks,
+                 fmt::format("{}; the nearest has {} ranks{}{}", none, nearest->ranks,
+                             text_of_spread(nearest->ranks_per_node, spread),
                              options_.borrows.empty() ? "" : fmt::format(" ({} borrows it)", options_.borrows)));
 }
 
@@ -224,7 +249,7 @@ struct Collective {
 // Returns the group whose row prices a collective. A send involves two ranks, whatever the size of its group.
 Group group_of(const Groups& groups, const Collective& collective) {
   Group group = groups[collective.kind];
-  if (collective.op == Op::sendrecv) group.size = 2;
+  if (collective.op == Op::sendrecv) group.size = 2, group.ranks_per_node = 1;
   return group;
 }
 

@@ -57,9 +57,11 @@ class RowFinder {
   const PriceNotes& notes() const { return notes_; }
   void note(PriceNote note) const { notes_.insert(std::move(note)); }
 
-  /// Returns the row of an op over a group of that size, measured with the case's dispatcher; null if there is none.
+  /// Returns the row of an op over a group of that size, measured with the case's dispatcher; null if there is none. Of
+  /// rows that differ in their ranks per node, the one with the most that the group has on each of its nodes.
   const CommRow* comm_row(Op op, const Group& group) const;
-  /// Returns the direct row whose group size is nearest by ratio; of two equally near ones, the larger.
+  /// Returns the direct row whose group size is nearest by ratio; of two equally near ones, the larger; of several of
+  /// one size, as comm_row or, if all have more ranks per node than the group, the one with the fewest.
   const CommRow* nearest_row(Op op, const Group& group) const;
   /// Returns the note that a row of another group size prices a task.
   PriceNote borrowed_note(Op op, const Group& group, const CommRow& row) const;

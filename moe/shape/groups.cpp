@@ -47,6 +47,25 @@ Stride stride_of(const ParallelShape& p, GroupKind kind) {
   return {1, 1};
 }
 
+// Returns the smallest number of a group's ranks on one node, over all groups with this stride and all their nodes.
+int fewest_on_node(const ParallelShape& p, const Stride& stride) {
+  const auto [size, step] = stride;
+  const int node = p.ranks_per_node, block = size * step;  // `step` groups share a block of consecutive ranks
+  if (step >= node) return 1;
+  if (block % node == 0 && node % step == 0) return node / step;
+  int fewest = size;
+  for (int begin = 0; begin < p.ranks(); begin += block)
+    for (int first = begin; first < begin + step; ++first)
+      for (int i = 0, on_node = 0; i < size; ++i) {
+        ++on_node;
+        const int rank = first + i * step;
+        if (i + 1 < size && (rank + step) / node == rank / node) continue;
+        fewest = std::min(fewest, on_node);
+        on_node = 0;
+      }
+  return fewest;
+}
+
 }  // namespace
 
 std::string_view name_of(GroupKind kind) { return kKindNames[kind]; }
@@ -71,14 +90,11 @@ Groups groups_of(const ParallelShape& p) {
   for (int k = 1; k < kGroupKinds; ++k) {
     const auto kind = static_cast<GroupKind>(k);
     Group& group = groups[k];
-    group = {kind, stride_of(p, kind).size, Network::none};
+    const Stride stride = stride_of(p, kind);
+    group = {kind, stride.size, Network::none};
     if (group.size == 1) continue;
-    group.network = Network::intra;
-    const auto [size, step] = stride_of(p, kind);
-    for (int rank = 0; rank < p.ranks() && group.network == Network::intra; ++rank) {
-      const int first = rank - rank / step % size * step, last = first + (size - 1) * step;
-      if (first / p.ranks_per_node != last / p.ranks_per_node) group.network = Network::inter;
-    }
+    group.ranks_per_node = fewest_on_node(p, stride);
+    group.network = group.ranks_per_node == group.size ? Network::intra : Network::inter;
   }
   return groups;
 }

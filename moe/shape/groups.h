@@ -30,6 +30,7 @@ struct Group {
   GroupKind kind = GroupKind::none;
   int size = 1;
   Network network = Network::none;
+  int ranks_per_node = 1;  // the fewest of its ranks that one of its nodes has, over all groups of the kind
   bool operator==(const Group&) const = default;
 };
 

@@ -7,22 +7,32 @@ MET = collections.Counter()  # rules that were used, and parts of curves
 
 
 class Collectives:
-    """Prices of one layer's groups: kind -> (network, ranks)."""
+    """Prices of one layer's groups: kind -> (network, ranks), and kind -> fewest ranks on a node."""
 
-    def __init__(self, profile, groups, met=MET):
-        self.profile, self.groups, self.met = profile, groups, met
+    def __init__(self, profile, groups, spreads, met=MET):
+        self.profile, self.groups, self.spreads, self.met = profile, groups, spreads, met
+
+    def row(self, op, kind):
+        """Of the rows for a group of that size, the one with the most ranks a node that each node of the group has."""
+        network, ranks = self.groups[kind]
+        same = [row for row in self.profile.comm if row.get("algorithm", "direct") == "direct" and
+                (row["op"], row["network"], row["ranks"]) == (op, network, 2 if op == "sendrecv" else ranks)]
+        stated = sorted((row["ranks_per_node"] for row in same if "ranks_per_node" in row), reverse=True)
+        for of_node in stated:
+            if of_node <= self.spreads[kind]:
+                self.met[f"a row of {'all' if of_node == self.spreads[kind] else 'fewer'} ranks a node"] += 1
+                return next(row for row in same if row.get("ranks_per_node") == of_node)
+        return next((row for row in same if "ranks_per_node" not in row), None)
 
     def by_row(self, op, kind, size):
-        network, ranks = self.groups[kind]
-        for row in self.profile.comm:
-            if (row["op"], row["network"], row["ranks"]) == (op, network, 2 if op == "sendrecv" else ranks) and \
-                    row.get("algorithm", "direct") == "direct":
-                if "points" in row:
-                    least, most = row["points"][0][0], row["points"][-1][0]
-                    place = "before" if size < least else "behind" if size > most else "on"
-                    self.met[place + " a curve"] += 1
-                return on_row(row, size, "beta_s_per_byte")
-        return None
+        row = self.row(op, kind)
+        if row is None:
+            return None
+        if "points" in row:
+            least, most = row["points"][0][0], row["points"][-1][0]
+            place = "before" if size < least else "behind" if size > most else "on"
+            self.met[place + " a curve"] += 1
+        return on_row(row, size, "beta_s_per_byte")
 
     def seconds(self, op, kind, size):
         """Without what every task takes; None without a price."""
@@ -56,9 +66,9 @@ class Collectives:
             yield "alltoall over EP and ESP", [(False, ("alltoall", exchanged), 1)]
 
 
-def drop_derivable(rng, profile, groups):
+def drop_derivable(rng, profile, groups, spreads):
     """Drops rows of the groups' collectives so that none is without a price, but many have a derived one."""
-    collectives = Collectives(profile, groups, collections.Counter())
+    collectives = Collectives(profile, groups, spreads, collections.Counter())
     needed = [("allreduce", kind) for kind in ("mp", "dp", "esp", "edp")]
     needed += [(op, kind) for op in ("allgather", "reducescatter") for kind in ("mp", "cp", "esp")]
     needed += [("allgather", "dp"), ("allgather", "edp"), ("alltoall", "ep"), ("a2a-ep-esp", "ep-esp")]

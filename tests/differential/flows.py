@@ -39,7 +39,8 @@ class Pricer:
         self.network = {kind: groups.network(layer, kind, profile.ranks_per_node)
                         for kind in ("mp", "dp", "cp", "ep", "esp", "edp", "ep-esp", "mp-dp")}
         self.size = {kind: size for kind, (size, _) in groups.strides(layer).items()}
-        self.collectives = Collectives(profile, groups.of(layer, profile.ranks_per_node))
+        self.collectives = Collectives(profile, groups.of(layer, profile.ranks_per_node),
+                                       groups.spreads(layer, profile.ranks_per_node))
 
     def collective(self, op, group, size):
         """Every layer's collective has a price; a step's may have none, and then takes no time."""

@@ -4,6 +4,7 @@ rank = ((pp N_DP + dp) N_CP + cp) N_MP + mp; inside a stage also (edp N_EP + ep)
 (edp N_ESP + esp) N_EP + ep. A group that spans nodes is on the inter network.
 Dense weights are alike on the ranks of DP and CP: "dp" is both together.
 """
+import collections
 
 
 def strides(layer):
@@ -18,6 +19,17 @@ def strides(layer):
 def of(layer, ranks_per_node):
     """kind -> (network, ranks)."""
     return {kind: (network(layer, kind, ranks_per_node), size) for kind, (size, _) in strides(layer).items()}
+
+
+def spread(layer, kind, ranks_per_node):
+    """The smallest number of ranks that any group of the kind has on a node."""
+    return min(min(collections.Counter(rank // ranks_per_node for rank in group).values())
+               for group in members(layer, kind))
+
+
+def spreads(layer, ranks_per_node):
+    """kind -> spread."""
+    return {kind: spread(layer, kind, ranks_per_node) for kind in strides(layer)}
 
 
 def members(layer, kind):

@@ -126,7 +126,8 @@ def check_layer(tally, program, seed, rng, contention):
     if contention:
         questions.add_contention(rng, profile)
     if rng.random() < 0.5:
-        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
+        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node),
+                       groups.spreads(layer, profile.ranks_per_node))
     cluster = program.write("cluster.toml", questions.toml_of(profile))
     document, error = program.json(["simulate", "--schedule", "all", "--cluster", cluster] + questions.flags_of(layer))
     if document is None:

@@ -220,7 +220,8 @@ def random_model(rng, profile):
         questions.add_contention(rng, profile)
     drop_rows(rng, profile, layer)
     if rng.random() < 0.5:
-        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node))
+        drop_derivable(rng, profile, groups.of(layer, profile.ranks_per_node),
+                       groups.spreads(layer, profile.ranks_per_node))
     layer.recompute = questions.random_recompute(rng)
     if model["chunks"] == 1:
         questions.cut_samples(rng, layer)
@@ -272,6 +273,7 @@ def draw_windows(rng, layer, model):
     if rng.random() < 0.6:
         return
     layer.causal, layer.window = True, rng.choice([1, 7, layer.seq // 2 + 1])
+    layer.cp_exchange = "allgather"  # a window and a ring are refused
     pattern = [rng.random() < 0.5 for _ in range(rng.randint(1, 4))] + [True]
     rng.shuffle(pattern)
     model["whole"] = {n for n in range(model["layers"]) if not pattern[n % len(pattern)]}

@@ -18,12 +18,15 @@ def random_cluster(rng, dtypes=("float32",), ffns=("gpt", "mixtral"), seqs=()):
             for size in range(2, 3 if op == "sendrecv" else most + 1):
                 if size > most or (network == "inter" and nodes == 1):
                     continue
-                row = {"op": op, "network": network, "ranks": size,
-                       "alpha_s": round(10 ** rng.uniform(-5.5, -3.5), 12),
-                       "beta_s_per_byte": scale * 10 ** rng.uniform(-10.5, -9.5)}
-                if curves and rng.random() < 0.5:
-                    row["points"] = random_curve(rng, row["alpha_s"], row["beta_s_per_byte"])
-                profile.comm.append(row)
+                for of_node in [0, *random_spreads(rng, op, network, min(ranks, size // 2))]:
+                    row = {"op": op, "network": network, "ranks": size,
+                           "alpha_s": round(10 ** rng.uniform(-5.5, -3.5), 12),
+                           "beta_s_per_byte": scale * 10 ** rng.uniform(-10.5, -9.5)}
+                    if of_node:
+                        row["ranks_per_node"] = of_node
+                    if curves and rng.random() < 0.5:
+                        row["points"] = random_curve(rng, row["alpha_s"], row["beta_s_per_byte"])
+                    profile.comm.append(row)
     for dtype in dtypes:
         profile.compute.append({"op": "gemm", "dtype": dtype, "alpha_s": 10 ** rng.uniform(-6, -4),
                                 "beta_s_per_flop": 10 ** rng.uniform(-14, -12.5)})
@@ -43,6 +46,13 @@ def random_cluster(rng, dtypes=("float32",), ffns=("gpt", "mixtral"), seqs=()):
     if rng.random() < 0.3:
         profile.task_s = 10 ** rng.uniform(-6, -4.5)
     return profile
+
+
+def random_spreads(rng, op, network, most):
+    """Ranks a node for which a group's size has rows of its own, in any order."""
+    if network == "intra" or op == "sendrecv" or rng.random() < 0.6:
+        return []
+    return rng.sample(range(1, most + 1), rng.randint(1, most))
 
 
 def random_curve(rng, alpha, beta):

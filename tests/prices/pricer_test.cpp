@@ -237,6 +237,44 @@ TEST(Pricer, AGroupSizeWithoutARowNamesTheNearest) {
   }
 }
 
+// A row holds for groups with at least its ranks per node; a row that does not state them holds for all.
+TEST(Pricer, TheRowWithMostRanksPerNodeOfTheGroupIsUsed) {
+  Profile profile = small_profile();
+  profile.nodes = 4, profile.ranks_per_node = 4;
+  const CommRow plain = row_of(profile, Op::alltoall);
+  std::erase_if(profile.comm, [](const CommRow& row) { return row.op == Op::alltoall; });
+  const auto seconds = [&](int ranks_per_node, const std::vector<int>& stated) {
+    Profile with = profile;
+    for (const int n : stated) {
+      CommRow& row = with.comm.emplace_back(plain);
+      row.ranks = 8, row.ranks_per_node = n, row.alpha_s = 1 + n;
+    }
+    const LayerCase shape = small_case();
+    const CommRow* row =
+        RowFinder(with, shape, {}).comm_row(Op::alltoall, {GroupKind::ep, 8, Network::inter, ranks_per_node});
+    return row == nullptr ? 0 : row->alpha_s;
+  };
+  EXPECT_EQ(seconds(1, {4, 1, 2}), 2);
+  EXPECT_EQ(seconds(2, {4, 1, 2}), 3);
+  EXPECT_EQ(seconds(3, {4, 1, 2}), 3);
+  EXPECT_EQ(seconds(4, {1, 4, 2}), 5);
+  EXPECT_EQ(seconds(1, {4, 0, 2}), 1);
+  EXPECT_EQ(seconds(1, {4, 2}), 0);
+
+  // A group of one size in two spreads, by the layout: 8 ranks on 4 nodes, and on 2.
+  for (CommRow& row : profile.comm) row.ranks = row.network == Network::inter ? 8 : 2;
+  CommRow whole = plain;
+  whole.ranks = 8, whole.ranks_per_node = 4;
+  profile.comm.push_back(whole);
+  const LayerCase wide = complete({.batch = 2, .seq = 64, .model_dim = 32, .hidden = 64, .heads = 4, .experts = 8},
+                                  {.nodes = 4, .ranks_per_node = 4, .mp = 2, .ep = 8, .esp = 2}, Rounding::ragged);
+  EXPECT_EQ(unpriced(profile, wide),
+            "profile small: no alltoall row for 8 ranks with 2 per node on the inter network; the nearest has 8 ranks "
+            "with 4 per node");
+  EXPECT_TRUE(has_note(LayerPricer(profile, wide, {.nearest = true}),
+                       "nearest: alltoall over 8 ranks with 2 per node priced by the row of 8 ranks with 4 per node"));
+}
+
 TEST(Pricer, RowsOfOtherNetworksAndAlgorithmsDoNotCount) {
   Profile profile = small_profile();
   row_of(profile, Op::alltoall).algorithm = "2dh";

@@ -33,6 +33,7 @@ Profile full_profile() {
   p.comm.push_back({Op::alltoall,
                     Network::inter,
                     8,
+                    4,
                     awkward(0),
                     awkward(1),
                     "2dh",
@@ -40,7 +41,7 @@ Profile full_profile() {
                     0.01,
                     Range{1, 2.5e7},
                     {{1, awkward(2)}, {1e6 / 3, awkward(3)}, {25165824, 7.88e-3}}});
-  p.comm.push_back({Op::saa, Network::intra, 4, 0, awkward(4), "direct", {}, {}, {}, {}});
+  p.comm.push_back({Op::saa, Network::intra, 4, 0, 0, awkward(4), "direct", {}, {}, {}, {}});
   p.compute.push_back({.op = Op::gemm,
                        .ffn = {},
                        .dtype = DType::bfloat16,
@@ -92,8 +93,8 @@ Profile full_profile() {
 }
 
 void expect_same(const CommRow& a, const CommRow& b) {
-  EXPECT_EQ(std::tie(a.op, a.network, a.ranks, a.alpha_s, a.beta_s_per_byte, a.algorithm),
-            std::tie(b.op, b.network, b.ranks, b.alpha_s, b.beta_s_per_byte, b.algorithm));
+  EXPECT_EQ(std::tie(a.op, a.network, a.ranks, a.ranks_per_node, a.alpha_s, a.beta_s_per_byte, a.algorithm),
+            std::tie(b.op, b.network, b.ranks, b.ranks_per_node, b.alpha_s, b.beta_s_per_byte, b.algorithm));
   EXPECT_EQ(std::tie(a.r_squared, a.held_out_error, a.range_bytes, a.points),
             std::tie(b.r_squared, b.held_out_error, b.range_bytes, b.points));
   EXPECT_EQ(a.verdict, b.verdict);

@@ -83,26 +83,32 @@ TEST(Groups, AreThoseOfTheLoopsForEveryShape) {
   EXPECT_GT(compared, 10000);
 }
 
-TEST(Groups, NetworkIsInterIfAnyGroupSpansNodes) {
+TEST(Groups, NetworkAndRanksPerNodeAreThoseOfTheRanks) {
+  int uneven = 0;
   std::map<Network, int> seen;
   for (const ParallelShape& p : shapes()) {
     const Groups groups = groups_of(p);
     for (const auto& [kind, by_rank] : members_by_loops(p)) {
       Network expected = by_rank[0].size() == 1 ? Network::none : Network::intra;
+      int fewest = p.ranks();
       for (const auto& ranks : by_rank) {
-        std::set<int> nodes;
-        for (const int rank : ranks) nodes.insert(rank / p.ranks_per_node);
+        std::map<int, int> nodes;
+        for (const int rank : ranks) ++nodes[rank / p.ranks_per_node];
         if (nodes.size() > 1) expected = Network::inter;
+        for (const auto& [node, on_node] : nodes) fewest = std::min(fewest, on_node);
+        uneven += nodes.size() > 1 && nodes.begin()->second != nodes.rbegin()->second;
       }
       const Group& group = groups[kind];
       ASSERT_EQ(group.network, expected) << name_of(kind) << ", " << text_of(p);
       ASSERT_EQ(group.size, static_cast<int>(by_rank[0].size())) << name_of(kind) << ", " << text_of(p);
+      ASSERT_EQ(group.ranks_per_node, fewest) << name_of(kind) << ", " << text_of(p);
       ASSERT_EQ(group.kind, kind);
       ++seen[expected];
     }
     EXPECT_EQ(groups[0], Group{}) << "the group of one rank";
   }
   for (const Network network : {Network::none, Network::intra, Network::inter}) EXPECT_GT(seen[network], 100);
+  EXPECT_GT(uneven, 100);
 }
 
 TEST(Groups, PapersCaseKeepsShardingInsideANode) {

@@ -129,14 +129,20 @@ class Attempts {
   std::vector<std::vector<CaseRecord>> records_;  // records by case and attempt
 };
 
+// Returns the series (OpCase::series) of a record of a direct collective.
+std::string series_of(const CaseRecord& r) {
+  const bool states_spread = r.parameters.has("group_ranks_per_node");
+  return fmt::format("{} {} {}{}", r.parameters.text("op", r.key), r.parameters.text("network", r.key),
+                     r.parameters.whole("ranks", r.key),
+                     states_spread ? fmt::format(" {}-a-node", r.parameters.whole("group_ranks_per_node", r.key)) : "");
+}
+
 // Returns the series of collectives that the records have at three sizes or more, enough to fit a line.
 std::set<std::string> measured_series(const std::vector<CaseRecord>& records) {
   std::map<std::string, std::set<double>> sizes;
   for (const CaseRecord& r : records)
     if (r.parameters.has("network") && !r.parameters.has("algorithm"))
-      sizes[fmt::format("{} {} {}", r.parameters.text("op", r.key), r.parameters.text("network", r.key),
-                        r.parameters.whole("ranks", r.key))]
-          .insert(r.parameters.number("bytes", r.key));
+      sizes[series_of(r)].insert(r.parameters.number("bytes", r.key));
   std::set<std::string> series;
   for (const auto& [name, of_series] : sizes)
     if (of_series.size() > 2) series.insert(name);

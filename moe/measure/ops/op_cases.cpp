@@ -135,7 +135,8 @@ std::string OpCase::series() const {
   if (op == Op::gemm) return fmt::format("gemm {}", name_of(dtype));
   if (op == Op::host_copy) return std::string(name_of(op));
   if (op == Op::module) return fmt::format("{} {}{}", module, name_of(phase), seq ? fmt::format(" {}", *seq) : "");
-  return fmt::format("{} {} {}{}", name_of(op), name_of(network), ranks, is_dispatched() ? " " + algorithm : "");
+  return row_name(CommRow{
+      .op = op, .network = network, .ranks = ranks, .ranks_per_node = nominal_ranks_per_node, .algorithm = algorithm});
 }
 
 std::string OpCase::key() const {
@@ -164,6 +165,7 @@ Fields OpCase::parameters(const Profile& cluster) const {
     fields.set("dtype", std::string(name_of(dtype)));
     fields.set("bytes", bytes);
     fields.set("wire_bytes", bytes * wire_share(op, ranks));
+    if (nominal_ranks_per_node > 0) fields.set("group_ranks_per_node", int64_t{nominal_ranks_per_node});
     if (is_dispatched()) fields.set("algorithm", algorithm);
   }
   return fields;
@@ -208,6 +210,7 @@ std::vector<OpCase> emulated_cases(const Profile& cluster, const OpSizes& sizes)
       const RankGroup proxies = spanning(row.network, kProxyNodes, kProxyRanksPerNode);
       OpCase c = communication(row.op, row.network, proxies, bytes, sizes.dtype);
       c.ranks = row.ranks;
+      c.nominal_ranks_per_node = row.ranks_per_node;
       c.real_elements /= kProxyShare;
       c.modelled_s = price_curve(row).seconds(c.bytes);
       cases.push_back(std::move(c));
@@ -301,6 +304,7 @@ std::vector<OpCase> emulated_dispatcher_cases(const Profile& cluster, const std:
     for (const int64_t bytes : dispatchers.contains(row.algorithm) ? bytes_of(sizes, 1) : std::vector<int64_t>{}) {
       OpCase c = communication(row.op, row.network, {kProxyNodes * kProxyRanksPerNode, 1}, bytes, sizes.dtype);
       c.ranks = row.ranks;
+      c.nominal_ranks_per_node = row.ranks_per_node;
       c.algorithm = row.algorithm;
       c.ranks_per_node = kProxyRanksPerNode;
       c.real_elements /= kProxyShare;

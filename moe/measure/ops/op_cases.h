@@ -37,6 +37,7 @@ struct OpCase {
   Op op = Op::none;                 // a collective, sendrecv, host_copy, gemm or module
   Network network = Network::none;  // network of a collective's group
   int ranks = 0;                    // ranks of its nominal group
+  int nominal_ranks_per_node = 0;   // as CommRow::ranks_per_node
   double bytes = 0;                 // volume as FSMoE counts it
   double flops = 0;
   DType dtype = DType::float32;
