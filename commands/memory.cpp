@@ -39,20 +39,23 @@ MemoryReport report_of(const MemoryOptions& o) {
   return report;
 }
 
-// If the rank lacks memory, returns what it needs with other flags: "--zero 1 --recompute full: 64.00 GiB".
+// If the rank lacks memory, returns what it needs with flags that lower it: "--zero 1 --recompute full: 64.00 GiB".
 std::vector<std::string> smaller(const MemoryReport& report) {
   std::vector<std::string> items;
-  if (!report.capacity_bytes || !misfit(estimate_memory(report.request), *report.capacity_bytes)) return items;
+  const MemoryEstimate estimate = estimate_memory(report.request);
+  if (!report.capacity_bytes || !misfit(estimate, *report.capacity_bytes)) return items;
   for (const Recompute again : {Recompute::none, Recompute::selective, Recompute::full}) {
     MemoryRequest less = report.request;
     ParallelShape& p = less.shape.parallel;
     if (again < p.recompute || (again == Recompute::full && less.shape.layer.parts > 1)) continue;
-    std::string flags = p.zero > 0 ? "" : "--zero 1";
+    const bool shards = p.zero == 0 && std::max(p.replicas(), p.edp) > 1;  // ZeRO 1 lowers what a rank needs
+    std::string flags = shards ? "--zero 1" : "";
     if (again != p.recompute) flags += fmt::format("{}--recompute {}", flags.empty() ? "" : " ", name_of(again));
-    p.zero = std::max(p.zero, 1);
+    if (shards) p.zero = 1;
     p.recompute = again;
     if (offload_refusal(less.shape)) continue;
-    if (!flags.empty()) items.push_back(fmt::format("{}: {}", flags, human_bytes(estimate_memory(less).total())));
+    const double total = estimate_memory(less).total();
+    if (!flags.empty() && total < estimate.total()) items.push_back(fmt::format("{}: {}", flags, human_bytes(total)));
   }
   return items;
 }

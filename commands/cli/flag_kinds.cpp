@@ -226,7 +226,9 @@ void add_groups(CLI::App& verb, commands::Selection& s) {
   add_number(verb, "--mp", l.mp,
              "model-parallel (tensor-parallel) group size; default: ranks per node, or 1 on one node", {1, 1e6});
   add_number(verb, "--ep", l.ep,
-             "expert-parallel group size; default: min(nodes, experts), or min(ranks, experts) on one node", {1, 1e6});
+             "expert-parallel group size; default: the largest divisor of the experts up to the nodes (on one node, "
+             "the ranks)",
+             {1, 1e6});
   add_number(verb, "--esp", l.esp, "expert-sharding group size; default: ranks per node, or 1 on one node", {1, 1e6});
   add_number(verb, "--pp", l.pp, "number of pipeline stages; default: 1", {1, 1e6});
   add_text(verb, "--placement", "esp-inside|ep-inside", l.placement,

@@ -225,6 +225,17 @@ void refuse_empty_values(const CLI::App& verb, std::span<const char* const> word
   }
 }
 
+// Refuses the flag that a parser's error names if it has too many values, or none.
+void refuse_number_of_values(const CLI::App& verb, std::string_view error) {
+  const CLI::Option* const option = verb.get_option_no_throw(std::string(error.substr(0, error.find(':'))));
+  if (option == nullptr) return;
+  const std::vector<std::string>& values = option->results();
+  require<BadInput>(static_cast<int>(values.size()) <= option->get_items_expected_max(),
+                    "{}: found {} values ({}), expected one", option->get_name(), values.size(),
+                    fmt::join(values, ", "));
+  require<BadInput>(!values.empty(), "{}: found no value, expected {}", option->get_name(), option->get_type_name());
+}
+
 // Refuses a flag as the value of another flag, because that flag's value was probably forgotten.
 void refuse_flags_as_values(const CLI::App& verb) {
   for (const CLI::Option* option : verb.get_options()) {
@@ -239,6 +250,12 @@ void refuse_flags_as_values(const CLI::App& verb) {
 }  // namespace
 
 std::optional<Command> parse_command_line(int argc, const char* const* argv) {
+  if (argc > 1 && argv[1] == std::string_view("help")) {  // help VERB: VERB --help
+    std::vector<const char*> words{argv[0]};
+    words.insert(words.end(), argv + 2, argv + argc);
+    words.push_back("--help");
+    return parse_command_line(static_cast<int>(words.size()), words.data());
+  }
   Command command;
   CLI::App app("moetune: benchmark and autotuning suite for the training of Mixture-of-Experts layers", "moetune");
   std::vector<VerbCall> calls = add_verbs(app, command);
@@ -255,6 +272,9 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
     return std::nullopt;
   } catch (const CLI::ExtrasError&) {
     refuse_word(app);
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_number_of_values(*app.get_subcommands().front(), error.what());
+    bad_input("{}; --help lists the expected flags and values", error.what());
   } catch (const CLI::ParseError& error) {
     std::string text = error.what();
     std::replace(text.begin(), text.end(), '\n', ' ');

@@ -98,6 +98,9 @@ ChosenModel chosen_model(const ModelFlags& flags, const Selection& selection, co
   // One stage that keeps the activations of one micro-batch is slower by at most about 1 %.
   const bool one_stage = chosen.model.shape.parallel.pp == 1 && chosen.model.micro_batches > 1;
   chosen.model.virtual_stages = flags.virtual_stages.value_or(1);
+  require<BadInput>(chosen.model.virtual_stages == 1 || chosen.model.shape.parallel.pp > 1,
+                    "--virtual-stages: found {} on one pipeline stage, expected --pp N with it",
+                    chosen.model.virtual_stages);
   const int virtual_stages = chosen.model.split().virtual_stages;
   if (one_stage || virtual_stages > 1 || (trainer != Trainer::moetune && chosen.model.micro_batches > 1))
     chosen.model.order = PipelineOrder::one_f_one_b;

@@ -366,6 +366,18 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow, bool scores) {
   return estimate_memory(request);
 }
 
+namespace {
+
+// Returns the size of a plan's vocabulary; without tasks for the ends, that of the embedding's weights, rounded up to a
+// multiple of MP.
+int64_t vocabulary_of(const Plan& plan) {
+  if (plan.vocabulary > 0 || plan.ends.none()) return plan.vocabulary;
+  const int64_t places = embedding_weights(plan.shape, 0).dense;
+  return (plan.ends.embedding.dense - places) / plan.shape.layer.model_dim * plan.shape.parallel.mp;
+}
+
+}  // namespace
+
 MemoryRequest memory_request(const Plan& plan) {
   MemoryRequest request;
   request.shape = plan.shape;
@@ -376,9 +388,9 @@ MemoryRequest memory_request(const Plan& plan) {
   request.flow = plan.structure->flow;
   request.dense = plan.dense;
   request.slots = slots_by_stage(memory_slots(plan), plan.shape.parallel.pp);
-  request.vocabulary = plan.vocabulary;
+  request.vocabulary = vocabulary_of(plan);
   request.tied_embedding = plan.step.tied;
-  request.keeps_ends = request.vocabulary > 0;
+  request.keeps_ends = plan.vocabulary > 0;
   return request;
 }
 

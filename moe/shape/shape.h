@@ -182,9 +182,10 @@ LayerCase part_case(LayerCase shape, int part);
 /// Returns the row of the layer's gate in gate_parts(). Throws BadInput listing the known gates.
 const GatePart& gate_of(const LayerShape& layer);
 
-/// Returns the case with all defaults filled in, and checks that all sizes divide. Defaults: MP = ESP = ranks per node,
-/// E = nodes, EP = min(nodes, E); on one node MP = ESP = 1, E = ranks, EP = min(ranks, E); DP and EDP follow from the
-/// others. Throws BadInput naming the field.
+/// Returns the case with all defaults filled in, and checks that all sizes divide. Defaults: MP = ESP = ranks per node
+/// and E = nodes, on one node MP = ESP = 1 and E = ranks; EP is the largest divisor of E up to the nodes of a stage, on
+/// one node up to its ranks / ESP. MP, ESP and EP are smaller if the layer's sizes do not divide; DP and
+/// EDP follow from the others. Throws BadInput naming the field.
 LayerCase complete(LayerShape layer, ParallelShape parallel, Rounding rounding);
 
 /// Returns the number of nodes that an EP group spans; together they have all experts.

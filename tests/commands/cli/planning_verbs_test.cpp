@@ -100,6 +100,24 @@ TEST_F(PlanningVerbs, MemoryThatDoesNotFitSaysWhatWould) {
         << out;
   }
   EXPECT_EQ(run({"memory", "--model", "mixtral-7b@fsmoe"}).out.find("smaller if less is kept"), std::string::npos);
+
+  // Where EDP and DP are 1, ZeRO saves nothing.
+  const std::string alone = run({"memory", "--model", "mixtral-7b", "--cluster", "h100-8", "--mp", "8", "--esp", "8",
+                                 "--ep", "1", "--batch", "32"})
+                                .out;
+  EXPECT_NE(alone.find("smaller if less is kept: "), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("--zero 1"), std::string::npos) << alone;
+}
+
+TEST_F(PlanningVerbs, HelpOfAVerbIsItsHelpFlag) {
+  for (const std::vector<std::string>& verb : {std::vector<std::string>{}, {"memory"}, {"layerbench"}}) {
+    std::vector<std::string> before{"help"}, behind = verb;
+    before.insert(before.end(), verb.begin(), verb.end());
+    behind.push_back("--help");
+    EXPECT_EQ(run(before).out, run(behind).out);
+    EXPECT_GT(run(before).out.size(), 500U);
+  }
+  EXPECT_EQ(run({"help", "memroy"}).exit_code, 2);
 }
 
 TEST_F(PlanningVerbs, MemoryAsJson) {
@@ -165,7 +183,6 @@ TEST_F(PlanningVerbs, VirtualStagesAreInDocuments) {
   const Json memory = asked("memory", "2", "2");
   EXPECT_EQ(memory["virtual_stages"], 2);
   EXPECT_EQ(memory["micro_batches_in_flight"], 2.5);
-  EXPECT_EQ(asked("memory", "1", "2")["virtual_stages"], 1) << "one stage has one chunk";
   const Json interleaved = asked("simulate", "2", "2"), plain = asked("simulate", "2", "1");
   EXPECT_EQ(interleaved["virtual_stages"], 2);
   EXPECT_EQ(plain["virtual_stages"], 1);
@@ -324,6 +341,11 @@ TEST_F(PlanningVerbs, WhatCannotBeUsedIsOneLineAndExitCode2) {
        {"no price for host_copy, a copy between host and device, by which experts are offloaded"}},
       {{"memory", "--pipeline", "zb"}, {"--pipeline", "'zb'", "gpipe, 1f1b"}},
       {{"memory", "--virtual-stages", "0"}, {"--virtual-stages", "'0'", "whole number"}},
+      {{"memory", "--layers", "4", "--micro-batches", "2", "--virtual-stages", "2"},
+       {"--virtual-stages: found 2 on one pipeline stage, expected --pp N with it"}},
+      {{"memory", "--ep", "2", "--ep", "4"}, {"--ep: found 2 values (2, 4), expected one\n"}},
+      {{"memory", "--layers"}, {"--layers: found no value, expected N\n"}},
+      {{"memory", "--layers", "--json"}, {"--layers: found "}},
       {{"memory", "--layers", "6", "--pp", "2", "--micro-batches", "2", "--virtual-stages", "2"},
        {"--virtual-stages: found 2 with 6 layers over 2 stages, expected a multiple of 4 layers"}},
       {{"memory", "--layers", "4", "--pp", "2", "--micro-batches", "3", "--virtual-stages", "2"},

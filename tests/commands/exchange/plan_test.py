@@ -343,6 +343,7 @@ class Iterations(ProgramTest):
                 done = self.call("simulate", *cluster, "--plan", "plan.json", "--json")
                 self.assertNotIn("hash: found", done.stderr.decode())
                 found = json.loads(done.stdout)
+                self.assertEqual(found["memory_bytes"], direct["memory_bytes"])
                 self.assertEqual((found["layers"], found["micro_batches"]), (plan["layers"], plan["micro_batches"]))
                 for key in ("forward_s", "total_s"):
                     self.assertAlmostEqual(found[key] / direct[key], 1, places=12)
