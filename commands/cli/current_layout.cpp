@@ -65,7 +65,10 @@ class LayoutWords {
         set(flag, value == "MP" ? std::to_string(*selection_.layer.mp) : std::string(value), layout_.file->path);
     commands::LayerFlags& layer = layout_.layer = selection_.layer;
     if (layout_.file && !layer.cp) layer.cp = 1;
-    if (layout_.file && layer.cp == 1 && !read_.contains("cp-exchange")) layer.cp_exchange.reset();
+    if (layout_.file && layer.cp == 1 && !read_.contains("cp-exchange")) {
+      layer.cp_exchange.reset();
+      std::erase_if(layout_.file->defaults, [](const auto& held) { return held.flag == "--cp-exchange"; });
+    }
     return std::move(layout_);
   }
 

@@ -116,7 +116,7 @@ constexpr std::array<SettingDefault, 9> kNemoDefaults{{{"--mp", "1"},
                                                        {kRecompute, "selective"}}};
 
 // For all that train with Megatron-Core: its arguments, TransformerConfig, DistributedDataParallelConfig, CommOverlap.
-constexpr std::array<UnplannedSetting, 34> kMegatronUnplanned{
+constexpr std::array<UnplannedSetting, 36> kMegatronUnplanned{
     {{"cp_comm_type", "all_gather"},
      {"use_megatron_fsdp", "false", kOtherShards},
      {"use_custom_fsdp", "false", kOtherShards},
@@ -142,7 +142,9 @@ constexpr std::array<UnplannedSetting, 34> kMegatronUnplanned{
      {"activations_checkpoint_num_layers", "1", {}, "full"},
      {"recompute_modules", "core_attn", {}, "selective"},
      {"overlap_moe_expert_parallel_comm", "false"},
+     {"moe_shared_expert_overlap", "false"},
      {"delay_wgrad_compute", "false"},
+     {"defer_embedding_wgrad_compute", "false"},
      {"overlap_grad_reduce", "false"},
      {"overlap_param_gather", "false"},
      {"tp_comm_overlap", "false"},

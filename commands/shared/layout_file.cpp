@@ -65,11 +65,66 @@ const ConfigValue* table_of(const ConfigFile& file, std::string_view key) {
   return found != nullptr && found->kind == ConfigKind::table ? found : nullptr;
 }
 
+/// The variables that a shell script has set so far, as far as their values are single words.
+class ShellVariables {
+ public:
+  // Reads the assignments at the beginning of a line: `TP=2`, `export TP=${TP:-2} PP="4"`.
+  void read(std::string_view line) {
+    line = trimmed(line);
+    for (const std::string_view keyword : {"export ", "local ", "readonly "})
+      if (line.starts_with(keyword)) line = trimmed(line.substr(keyword.size()));
+    while (!line.empty()) {
+      const size_t equals = line.find_first_not_of(kNameCharacters);
+      if (equals == 0 || equals == std::string_view::npos || line[equals] != '=') return;
+      const std::string name(line.substr(0, equals));
+      line.remove_prefix(equals + 1);
+      const bool quoted = line.starts_with('"') || line.starts_with('\'');
+      const size_t end = quoted ? line.find(line.front(), 1) : line.find_first_of(" \t;");
+      const std::string_view value = line.substr(quoted ? 1 : 0, end == line.npos ? end : end - (quoted ? 1 : 0));
+      if (!value.empty() && value.find_first_of(" \t(") == line.npos) values_[name] = resolved(std::string(value));
+      if (end == line.npos) return;
+      line = trimmed(line.substr(end + 1));
+    }
+  }
+
+  // Replaces $NAME, ${NAME} and ${NAME:-DEFAULT} in a word. A variable that is not set stays as it is.
+  std::string resolved(const std::string& word) const {
+    const size_t dollar = word.find('$');
+    if (dollar == std::string::npos || dollar + 1 == word.size()) return word;
+    const bool braces = word[dollar + 1] == '{';
+    const size_t begin = dollar + (braces ? 2 : 1);
+    const size_t name_end = std::min(word.find_first_not_of(kNameCharacters, begin), word.size());
+    size_t end = name_end;
+    std::string otherwise;
+    if (braces) {
+      end = word.find('}', name_end);
+      if (end == std::string::npos) return word;
+      const std::string behind = word.substr(name_end, end - name_end);
+      for (const std::string_view mark : {":-", "-"})
+        if (otherwise.empty() && behind.starts_with(mark)) otherwise = behind.substr(mark.size());
+      ++end;
+      if (!behind.empty() && otherwise.empty()) return word.substr(0, end) + resolved(word.substr(end));
+    }
+    const auto value = values_.find(word.substr(begin, name_end - begin));
+    if (value != values_.end()) otherwise = value->second;
+    return word.substr(0, dollar) + (otherwise.empty() ? word.substr(dollar, end - dollar) : otherwise) +
+           resolved(word.substr(end));
+  }
+
+ private:
+  static constexpr std::string_view kNameCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+  static std::string_view trimmed(std::string_view text) {
+    return text.substr(std::min(text.find_first_not_of(" \t;"), text.size()));
+  }
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
 // Returns the arguments of a command line; a switch has the value true, and a list has commas.
 std::vector<Entry> arguments_of(const std::string& text, const std::string& path) {
   std::map<std::string, Entry, std::less<>> arguments;
   std::istringstream lines(text);
   std::string name;
+  ShellVariables variables;
   int number = 0;
   constexpr std::array<std::string_view, 4> kExchanges{"p2p", "all_gather", "a2a", "a2a+p2p"};
   const auto continues_list = [&](const std::string& word) {
@@ -79,10 +134,12 @@ std::vector<Entry> arguments_of(const std::string& text, const std::string& path
   for (std::string line; std::getline(lines, line);) {
     ++number;
     line.resize(std::min(line.find('#'), line.size()));
+    variables.read(line);
     std::ranges::replace_if(
         line, [](char c) { return std::string_view("\\\"'()").find(c) != std::string_view::npos; }, ' ');
     std::istringstream words(line);
     for (std::string word; words >> word;) {
+      word = variables.resolved(word);
       if (word.starts_with("--")) {
         const size_t equals = word.find('=');
         name = word.substr(0, equals);
@@ -155,7 +212,9 @@ class Reader {
   }
 
   [[noreturn]] static void fail(const Entry& entry, std::string_view expected) {
-    bad_input("{}: found {}, expected {}", entry.where, quoted_text(entry.text), expected);
+    const bool is_variable = entry.text.find('$') != std::string::npos;
+    bad_input("{}: found {}{}, expected {}", entry.where, quoted_text(entry.text),
+              is_variable ? ", a variable that this file does not set" : "", expected);
   }
 
   void choose_format() {
@@ -215,9 +274,9 @@ class Reader {
 
   // Returns whether CP ranks exchange keys and values as the framework does by default.
   bool has_usual_exchange() const {
-    return shares_samples() && std::ranges::none_of(layout_.format->names, [&](const SettingName& name) {
-             return name.kind == SettingKind::exchange && entry_of(name.theirs) != nullptr;
-           });
+    return std::ranges::none_of(layout_.format->names, [&](const SettingName& name) {
+      return name.kind == SettingKind::exchange && entry_of(name.theirs) != nullptr;
+    });
   }
 
   // Returns the items of a list, with brackets or without.
@@ -358,11 +417,6 @@ class Reader {
     if (layout_.find("--global-batch") == nullptr)
       layout_.settings.push_back(
           {"--micro-batches", std::to_string(micro_batches), local == nullptr ? layout_.path : local->where});
-  }
-
-  bool shares_samples() const {
-    const LayoutFile::FlagSetting* ranks = layout_.find("--cp");
-    return ranks != nullptr && ranks->value != "1";
   }
 
   bool has_stages() const {

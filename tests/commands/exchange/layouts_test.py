@@ -241,6 +241,25 @@ class LayoutsTest(ProgramTest):
         self.path("m.sh", "ARGS=(--micro-batch-size 1 --use-megatron-fsdp)\ntorchrun")
         self.refuses("./m.sh", "--use-megatron-fsdp: found 'true', expected false")
 
+    def test_variables_of_a_script_have_the_values_that_it_sets(self):
+        plain = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --expert-model-parallel-size 4 " \
+            "--micro-batch-size 2 --expert-tensor-parallel-size 1\n"
+        self.path("plain.sh", plain)
+        expected = self.current("./plain.sh")["flags"]
+        for text in ("TP=2\nEP=4 MBS=2\nETP=1\n$",
+                     "export TP='2'  # ranks\n  EP=\"4\"; MBS=${MBS:-2}\nreadonly ETP=${1:-1}\n$",
+                     "TP=8\nTP=2\nPARTS=2\nEP=${PARTS}\nEP=4\nMBS=$TP ETP=${OTHER-1}\n$"):
+            script = text + plain.replace("size 2 --expert-model", "size $TP --expert-model").replace(
+                "parallel-size 4", "parallel-size ${EP}").replace("batch-size 2", 'batch-size "${MBS:-7}"').replace(
+                "parallel-size 1", "parallel-size=${ETP}")
+            with self.subTest(script=script):
+                self.path("m.sh", script)
+                self.assertEqual(self.current("./m.sh")["flags"], expected)
+        for value in ("$TP", "${TP}", "${TP", "$((2 * 1))", "${TP%x}"):
+            self.path("m.sh", f"EP=4\n--micro-batch-size 1 --tensor-model-parallel-size {value}")
+            self.refuses("./m.sh", "m.sh:2: --tensor-model-parallel-size: found '$",
+                         ", a variable that this file does not set, expected a whole number")
+
     def test_sizes_of_another_model_are_said(self):
         for name, text, sizes in (
                 ("b.yaml", "model: {tensor_model_parallel_size: 1, seq_length: 8192, num_layers: 4}\n",
@@ -328,6 +347,8 @@ class LayoutsTest(ProgramTest):
             self.assertEqual(exchange(alone), ("1", None, []))
         self.assertEqual(exchange(shared + " --cp-comm-type p2p", "cp=1"), ("1", None, []))
         self.assertEqual(exchange("", "cp=2", "cp-exchange=ring"), ("2", "ring", []))
+        self.assertEqual(exchange("", "cp=2"), ("2", "ring", []))
+        self.assertEqual(exchange("--cp-comm-type all_gather", "cp=2"), ("2", "allgather", []))
 
         windowed = ["--model", "gpt-oss-20b", "--layers", "2", "--cluster", "h100-8"]
         self.assertEqual(exchange(shared + " --cp-comm-type all_gather", model=windowed), ("2", "allgather", []))
