@@ -33,7 +33,7 @@ std::string describe_mixers(const PublishedModel& m) {
   std::string text;
   for (const Mixer mixer : {Mixer::attention, Mixer::windowed, Mixer::lightning, Mixer::gated_delta, Mixer::mamba})
     if (const int layers = m.count_of(mixer); layers > 0)
-      text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", layers, name_of(mixer),
+      text += fmt::format("{}{} {}{}", text.empty() ? "" : ", ", layers, m.name_of(mixer),
                           mixer == Mixer::windowed ? fmt::format(" of {} tokens", m.window) : "");
   return text;
 }
@@ -46,7 +46,7 @@ Json exact(double count) {
 
 Json mixers_json(const PublishedModel& m) {
   Json json = Json::array();
-  for (const Mixer mixer : m.mixers) json.push_back(name_of(mixer));
+  for (const Mixer mixer : m.mixers) json.push_back(m.name_of(mixer));
   return json;
 }
 

@@ -153,7 +153,10 @@ PriceCurve LayerPricer::compute_curve(TaskKind kind, Phase phase, const Work& wo
     return {module->alpha_s, module->beta()};
   }
   if (const auto gpu = gpu_prices())
-    if (auto modelled = gpu->curve(kind, phase, work)) return *std::move(modelled);
+    if (auto modelled = gpu->curve(kind, phase, work)) {
+      if (work.op == Op::expert) find_.note_fp8();
+      return *std::move(modelled);
+    }
   if (work.op == Op::none) return {};
   const double passes = phase == Phase::backward ? 2 : 1;
   if (work.op == Op::expert)

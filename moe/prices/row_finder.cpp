@@ -113,9 +113,14 @@ const ComputeRow* RowFinder::expert_row() const {
   const LayerShape& layer = shape_.layer;
   for (const ComputeRow& row : profile_.compute)
     if (row.op == Op::expert && row.ffn == layer.ffn && row.dtype == layer.dtype) return &note_origin(row);
-  if (in_fp8(layer.ffn))
-    note({PriceNote::Kind::derived, "experts in FP8", fmt::format(" = GEMMs of {}", name_of(layer.dtype))});
+  note_fp8();
   return nullptr;
+}
+
+void RowFinder::note_fp8() const {
+  if (in_fp8(shape_.layer.ffn))
+    note({PriceNote::Kind::derived, std::string(kFp8Experts),
+          fmt::format(" = GEMMs of {}", name_of(shape_.layer.dtype))});
 }
 
 const ComputeRow* RowFinder::copy_row(Op op) const {

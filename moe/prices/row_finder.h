@@ -30,6 +30,9 @@ std::optional<PriceNote> fan_out_note(const CommRow& row, const LayerCase& shape
 /// reaches, divided by k.
 double sent_share(Network network, const LayerCase& shape);
 
+/// The subject of the note that experts in FP8 are priced as GEMMs of the layer's type.
+inline constexpr std::string_view kFp8Experts = "experts in FP8";
+
 /// The error if the profile has no row for some work of a case.
 class Unpriced : public Unsupported {
  public:
@@ -72,7 +75,9 @@ class RowFinder {
   /// Returns the GEMM row of the case's type or, if PricingOptions::scaled, that of another type, scaled. Throws
   /// Unpriced if neither is available.
   ComputeRow gemm_row() const;
-  const ComputeRow* expert_row() const;                // null: experts are priced as GEMMs
+  const ComputeRow* expert_row() const;  // null: experts are priced as GEMMs
+  /// If experts compute in FP8, adds the note that they are priced as GEMMs of the layer's type.
+  void note_fp8() const;
   const ComputeRow* copy_row(Op op = Op::copy) const;  // copy or host_copy; null: no such row
   const ModuleRow* module_row(const std::string& name, Phase phase) const;
   /// Returns the row of the task's module or of the module that replaces it (module_name).

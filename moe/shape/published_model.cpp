@@ -184,6 +184,9 @@ std::string_view name_of(Mixer mixer) {
 }
 
 int PublishedModel::dense_count() const { return static_cast<int>(std::ranges::count(dense_layers, true)); }
+std::string_view PublishedModel::name_of(Mixer mixer) const {
+  return chunked && mixer == Mixer::windowed ? "chunked attention" : moe::name_of(mixer);
+}
 int PublishedModel::count_of(Mixer mixer) const { return static_cast<int>(std::ranges::count(mixers, mixer)); }
 
 ModelCounts count_model(const PublishedModel& m) {

@@ -73,6 +73,8 @@ struct PublishedModel {
   int layers() const { return static_cast<int>(mixers.size()); }
   int dense_count() const;
   int count_of(Mixer mixer) const;
+  /// Returns the mixer's name; "chunked attention" for windows that do not slide (chunked).
+  std::string_view name_of(Mixer mixer) const;
 };
 
 /// Numbers of parameters, and the FLOPs of the forward per token.

@@ -16,6 +16,7 @@
 #include "moe/base/text.h"
 #include "moe/base/units.h"
 #include "moe/formats/plan_json.h"
+#include "moe/prices/row_finder.h"
 #include "moe/search/degrees.h"
 #include "tuner/answer/current.h"
 #include "tuner/answer/framework_plans.h"
@@ -211,6 +212,8 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
   if (!here.empty()) lines.push_back(fmt::format("on {}: {}", answer.cluster, here));
   if (const auto& replaced = answer.chosen->replaced_mixers; !replaced.empty())
     lines.push_back(fmt::format("planned as attention over all tokens: {}", fmt::join(replaced, ", ")));
+  for (const PriceNote& note : use.notes)
+    if (note.subject == kFp8Experts) lines.push_back(note.text());
   if (shaped) lines.push_back(describe_shape(answer.chosen->model));
   if (!answer.defaults.empty())
     lines.push_back(fmt::format("defaults: {}; papers use --zero 0 --recompute none", fmt::join(answer.defaults, " ")));
