@@ -1,6 +1,6 @@
 """usage: words_test.py PROGRAM [--running]
 
-What docs/metrics.md and docs/formats.md define against what there is: columns of tables in the sources, keys that the
+What docs/metrics.md, docs/formats.md and docs/json.md define against what there is: columns of tables in the sources, keys that the
 readers of files know, keys of JSON documents and of records that the program writes (with --running, of verbs that run
 layers too) or that lie in the tree."""
 import gzip
@@ -97,12 +97,15 @@ class Columns(unittest.TestCase):
 
 class Formats(unittest.TestCase):
     maxDiff = None
-    page = Page("docs/formats.md")
+    page, documents = Page("docs/formats.md"), Page("docs/json.md")
 
     def check(self, keys, what, more=frozenset()):
         of_kinds = ("ratio_", "excess_s_")  # ratio_PHASE_KIND, excess_s_KIND
         missing = sorted({key for key in keys if not key.startswith(of_kinds)} - spans(self.page) - more)
         self.assertEqual(missing, [], f"{what}: not in docs/formats.md")
+
+    def check_document(self, keys, what):
+        self.check(keys, f"{what}: not in docs/json.md either", spans(self.documents))
 
     def test_define_what_readers_of_toml_know(self):
         known = set(re.findall(r'\.key = "(\w+)"', (ROOT / "moe/shape/layer_fields.h").read_text()))
@@ -130,7 +133,7 @@ class Formats(unittest.TestCase):
                     words = words[:1] + ["--strategy-layers", "1"] + words[1:]
                 with self.subTest(words=words):
                     document = json.loads(self.run_program(folder, words + ["--json"]))
-                    self.check(set(document) if words == ["list"] else keys_of(document), " ".join(words))
+                    self.check_document(set(document) if words == ["list"] else keys_of(document), " ".join(words))
 
     def test_of_commits_define_their_documents(self):
         """Documents of compare and history, on made-up samples."""
@@ -146,14 +149,14 @@ class Formats(unittest.TestCase):
                 self.assertEqual(sorted(keys - said), [], f"{words}: not in docs/ci.md")
 
     def test_of_one_layer_or_model_define_their_documents(self):
-        said = spans(Page("docs/tuning.md")) | spans(self.page)
+        said = spans(self.documents) | spans(self.page)
         with tempfile.TemporaryDirectory() as folder:
             for words in (["--shape", "auto", *LAYER], ["--model", "gpt-2", "--layers", "2", "--current", "tutel:2"]):
                 keys = keys_of(json.loads(self.run_program(folder, ["tune", "--no-verify", *words, "--json"])))
-                self.assertEqual(sorted(keys - said - set(KINDS)), [], f"{words}: not in docs/tuning.md")
+                self.assertEqual(sorted(keys - said - set(KINDS)), [], f"{words}: not in docs/json.md")
 
     def test_of_serving_define_its_document(self):
-        said = spans(Page("docs/serving.md")) | spans(self.page)
+        said = spans(Page("docs/serving.md")) | spans(self.documents) | spans(self.page)
         words = ["simulate", "--serve", "--cluster", "h100-8", "--dtype", "bfloat16", "--layers", "5", "--batch", "1",
                  "--seq", "32", "--batches", "6", "--json"]
         keys = keys_of(json.loads(self.run_program(".", words)))
@@ -174,7 +177,8 @@ class Formats(unittest.TestCase):
                     if line.get("key", "").startswith("reproduce/"):  # fields as the paper's table says
                         line["parameters"], line["summary"], line["prediction"] = {}, {}, {}
                     keys |= keys_of_record(line)
-                self.check(keys, name, spans(Page("docs/serving.md")) if '"key":"serve/' in text else frozenset())
+                serving = spans(Page("docs/serving.md")) if '"key":"serve/' in text else set()
+                self.check(keys, name, spans(self.documents) | serving)
 
 
 if __name__ == "__main__":
