@@ -39,8 +39,10 @@ measure::InjectedSlowdown injected_slowdown_of(const LayerbenchOptions& options,
   const int ranks = target.cluster.nodes * target.cluster.ranks_per_node;
   require<BadInput>(options.device == DeviceKind::cpu,
                     "--slow: found --device cuda, expected cpu, whose streams are threads");
-  require<BadInput>(!target.emulated, "--slow: found {}, which is emulated: paces hide it; expected host, or processes",
-                    target.cluster.name);
+  require<BadInput>(
+      !target.emulated,
+      "--slow: found the emulated cluster {}, whose pace hides a slow rank; expected --cluster host, or processes",
+      target.cluster.name);
   require<BadInput>(injected.rank < ranks, "--slow: found rank {}, expected one of {}", injected.rank, ranks);
   return injected;
 }
@@ -110,10 +112,11 @@ std::vector<BenchedLayer> benched_layers(const LayerbenchOptions& options, const
         plan.vocabulary == 0,
         "{}: vocabulary: found a whole model's plan, expected layers alone (modelbench --plan runs models)",
         options.plan);
-    require<BadInput>(plan.ends.none(),
-                      "{}: ends: found a model's, which are no tasks, as simulate --model plans them; expected layers "
-                      "alone (simulate --layers), or for modelbench a plan that it saved",
-                      options.plan);
+    require<BadInput>(
+        plan.ends.none(),
+        "{}: ends: found weights of a model's ends without their tasks, as simulate --model plans; expected layers "
+        "alone (simulate --layers), or for modelbench a plan that it saved",
+        options.plan);
     require_runs(plan.shape.layer, options, target);
     ModelShape model = model_of(plan);
     std::string name = fmt::format("{} plan {}", name_of(model), digest_of(plan));

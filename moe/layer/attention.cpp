@@ -205,7 +205,7 @@ class ShardedAttention final : public Attention {
 
 std::unique_ptr<Attention> make_attention(const PartSetup& setup) {
   require<Unsupported>(!is_latent(setup.rank.shape.layer) || setup.rank.shape.parallel.ring_blocks() == 0,
-                       "cp-exchange: found ring with latent attention, which is only planned, expected allgather");
+                       "cp-exchange: found ring, expected allgather: with latent attention a ring is planned, not run");
   if (is_latent(setup.rank.shape.layer)) return make_latent_attention(setup);
   return std::make_unique<ShardedAttention>(setup);
 }

@@ -39,8 +39,7 @@ LayerDevice& cpu_layer_device() {
 void require_fields_of_runs(const LayerShape& layer) {
   for_each_layer_field([&](const auto& field) {
     require<Unsupported>(!field.planned_only || layer.*field.member == LayerShape{}.*field.member,
-                         "{}: found one, which only planning reads, expected none in runs that are not paced",
-                         field.key);
+                         "{}: found a value, expected none: only plans and emulated clusters support it", field.key);
   });
 }
 

@@ -329,9 +329,9 @@ PlannedSchedule plan(const LayerJob& job, const Schedule& schedule, const Degree
 void require_ring_runs(const LayerJob& job, const Plan& plan) {
   if (plan.shape.parallel.ring_blocks() == 0) return;
   require<Unsupported>(job.settings.ranks.device == DeviceKind::cpu,
-                       "cp-exchange: found ring on GPUs, where it is only planned, expected allgather");
+                       "cp-exchange: found ring, expected allgather: on GPUs a ring is planned, not run");
   require<Unsupported>(!is_latent(plan.shape.layer),
-                       "cp-exchange: found ring with latent attention, which is only planned, expected allgather");
+                       "cp-exchange: found ring, expected allgather: with latent attention a ring is planned, not run");
   if (job.paced_by) measure::proxy_case(plan.shape, plan.degree_forward, plan.degree_backward);
 }
 

@@ -73,8 +73,8 @@ void require_same_job(const std::vector<PeerInfo>& peers, const LaunchNames& nam
   for (size_t rank = 1; rank < peers.size(); ++rank) {
     const PeerInfo& other = peers[rank];
     const auto same = [&](const std::string& theirs, const std::string& zeros, std::string_view what) {
-      require<RankFailure>(theirs == zeros, "rank {} on {} has {} '{}', rank 0 '{}'", rank, other.host, what, theirs,
-                           zeros);
+      require<RankFailure>(theirs == zeros, "rank {} on {}: found {} '{}', expected '{}' as on rank 0", rank,
+                           other.host, what, theirs, zeros);
     };
     same(other.version, first.version, "version");
     const auto [theirs, zeros] = difference(other.job, first.job);
@@ -107,7 +107,7 @@ bool refused(store::Store& store) { return store.check({kRefusal}); }
   const auto parted = rank_keys(kParted, launch.ranks);
   for (size_t rank = missing; rank < keys.size(); ++rank)
     if (!store.check({keys[rank]})) store.set(parted[rank], "");
-  throw RankFailure(fmt::format("rank {} has not joined the run for {:.1f} s{}", missing, timeout_s,
+  throw RankFailure(fmt::format("rank {} did not join the run within {:.1f} s{}", missing, timeout_s,
                                 why_unreachable(store.address())));
 }
 

@@ -25,7 +25,7 @@ using gloo::State;
 int posted_port(const LaunchBoard& board, double timeout_s) {
   for (const double deadline_s = now_s() + timeout_s; board.port() == 0;) {
     if (const auto failure = board.failure()) throw RankFailure(*failure);
-    require<RankFailure>(now_s() < deadline_s, "rank 0 has not opened its store for {:.1f} s", timeout_s);
+    require<RankFailure>(now_s() < deadline_s, "rank 0 did not open its store within {:.1f} s", timeout_s);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return board.port();
@@ -51,8 +51,8 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
   }
   const std::string server = launch.served ? "the launcher's store" : "rank 0";
   const bool listens = launch.host.empty() || store::wait_for_listener(address, deadline_s);
-  require<RankFailure>(listens, "{} has not opened its store at {}:{} for {:.1f} s", server, address.host, address.port,
-                       start_s);
+  require<RankFailure>(listens, "{} did not open its store at {}:{} within {:.1f} s", server, address.host,
+                       address.port, start_s);
   return std::make_shared<store::Store>(address, launch.run, server, state.timeout_s);
 }
 

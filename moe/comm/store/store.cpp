@@ -97,7 +97,7 @@ Store::Store(const Address& address, std::string prefix, std::string server, dou
       impl_(std::make_shared<Impl>()) {
   const double deadline_s = now_s() + timeout_s;
   // Checked here first, because c10d would write a warning for every attempt.
-  require<StoreLost>(wait_for_listener(address, deadline_s), "{} has not opened its store at {}:{} for {:.1f} s",
+  require<StoreLost>(wait_for_listener(address, deadline_s), "{} did not open its store at {}:{} within {:.1f} s",
                      server_, address.host, address.port, timeout_s);
   const auto made = std::make_shared<c10::intrusive_ptr<c10d::TCPStore>>();
   bool in_time = false;
@@ -262,7 +262,7 @@ int wait_for_port(const std::string& path, double timeout_s) {
     if (const auto port = read_port(path)) return *port;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  throw RankFailure(fmt::format("rank 0 has not written its port into {} for {:.1f} s", path, timeout_s));
+  throw RankFailure(fmt::format("rank 0 did not write its port into {} within {:.1f} s", path, timeout_s));
 }
 
 struct BoundedCalls::Call {

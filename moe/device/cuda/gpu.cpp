@@ -73,7 +73,7 @@ void Gpu::refuse(int64_t bytes, const char* where) const {
   cudaGetLastError();
   size_t left = 0, all = 0;
   cudaMemGetInfo(&left, &all);
-  throw OutOfMemory(fmt::format("GPU {}: asked for {} {}, of its {} {} are left", index_, human(bytes), where,
+  throw OutOfMemory(fmt::format("GPU {}: needs {} more {}, but of its {} only {} are free", index_, human(bytes), where,
                                 human(static_cast<int64_t>(all)), human(static_cast<int64_t>(left))));
 }
 

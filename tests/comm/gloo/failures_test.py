@@ -99,7 +99,7 @@ def differ(what, odd, victim):
     run = Run(victim, odd)
     took = run.end(range(RANKS), START_S)
     named = next(rank for rank in range(1, RANKS) if rank == victim or victim == 0)
-    check_lines(run, range(RANKS), f"rank {named} on .* has {what} '.*', rank 0 '.*'")
+    check_lines(run, range(RANKS), f"rank {named} on .*: found {what} '.*', expected '.*' as on rank 0")
     return took, lines(run.errors[0])[0]
 
 

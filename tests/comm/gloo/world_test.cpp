@@ -218,7 +218,7 @@ TEST(StartTest, EndsWithinTheTimeoutWhereARankStaysAway) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_LT(now_s() - begin_s, 4);
   for (size_t rank = 0; rank < 2; ++rank)
-    EXPECT_EQ(errors[rank], fmt::format("rank {} in start: rank 2 has not joined the run for 1.5 s", rank));
+    EXPECT_EQ(errors[rank], fmt::format("rank {} in start: rank 2 did not join the run within 1.5 s", rank));
 }
 
 TEST(AloneTest, OneRankNeedsNoStore) {

@@ -50,7 +50,7 @@ TEST(StoreTest, AServerThatIsGoneIsNamed) {
   EXPECT_EQ(error_of<store::StoreLost>([&] { store.get("a"); }), "rank 0 closed its connections");
   EXPECT_NE(error_of<store::StoreLost>([&] {
               store::Store(address, "", "rank 0", 0.3);
-            }).find("rank 0 has not opened its store"),
+            }).find("rank 0 did not open its store"),
             std::string::npos);
 }
 
