@@ -183,7 +183,7 @@ std::vector<TaskTimes> task_times(const Plan& plan, const Timeline& timeline) {
   std::vector<TaskTimes> rows;
   for (const Task& task : plan.tasks()) {
     const LaneKind lane = plan.structure->lanes[task.lane].kind;
-    rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.runs_in())),
+    rows.push_back({task.name(), std::string(name_of(task.kind)), std::string(name_of(task.execution_phase())),
                     std::string(name_of(lane)), task.layer, task.chunk, task.chunks, timeline.start_s[task.id],
                     timeline.end_s[task.id]});
   }

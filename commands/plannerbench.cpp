@@ -134,7 +134,7 @@ void bench_wave(benchmark::State& state, const Layer& layer) {
   const LayerPricer pricer(layer.profile, model.shape);
   const WaveResult none{{}, std::numeric_limits<double>::infinity(), {}};
   for ([[maybe_unused]] const auto _ : state)
-    benchmark::DoNotOptimize(best_wave(pricer, model, {.keep = model.layers + 1, .cuts_batches = true}, none));
+    benchmark::DoNotOptimize(search_wave(pricer, model, {.keep = model.layers + 1, .cuts_batches = true}, none));
   state.counters["layers"] = model.layers;
 }
 

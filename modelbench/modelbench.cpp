@@ -109,12 +109,12 @@ std::atomic<bool>& stop_requested() {
   static std::atomic<bool> asked = false;
   return asked;
 }
-std::atomic<int> stopped_by = 0;
+std::atomic<int> stop_reason = 0;
 constexpr int kStoppedBySignal = 128;  // exit code less the signal's number, as in shells
 
 // Ends the run after the current step; a second signal ends it at once.
 void stop_after_step(int signal) {
-  stopped_by = signal;
+  stop_reason = signal;
   stop_requested() = true;
   std::signal(signal, SIG_DFL);
 }
@@ -372,7 +372,7 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
     if (bench.target().is_leader())
       log_error(fmt::format("{}{}", stopped.what(),
                             options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint"));
-    return kStoppedBySignal + (stopped_by > 0 ? stopped_by.load() : SIGTERM);
+    return kStoppedBySignal + (stop_reason > 0 ? stop_reason.load() : SIGTERM);
   }
   const ModelbenchResults& results = *found;
   if (bench.target().is_leader()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));

@@ -45,7 +45,7 @@ class Ranks {
       : options_(options),
         program_(program),
         timeout_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(options.timeout_s))) {
-    signals_ = signalfd(-1, &blocked_signals_.set(), SFD_CLOEXEC);
+    signals_ = signalfd(-1, &blocked_signals_.signals(), SFD_CLOEXEC);
   }
   ~Ranks() {
     for (const Child& child : children_)

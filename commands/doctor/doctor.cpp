@@ -51,7 +51,7 @@ void sort(Findings& findings) {
 
 }  // namespace
 
-Report examine(const Sources& sources) {
+Report examine(const ExaminationInputs& sources) {
   Report report{machine_of(sources.files), conditions_of(sources.files), {}};
   const auto add = [&](Findings found) {
     for (Finding& one : found) report.findings.push_back(std::move(one));

@@ -13,7 +13,7 @@ struct DoctorOptions {
 };
 
 /// All inputs of the examination, so that a test can replace them.
-struct Sources {
+struct ExaminationInputs {
   SystemFiles files;
   Environment environment;
   std::optional<ClockState> clock;
@@ -26,7 +26,7 @@ struct Report {
   Findings findings;           // by area; areas with warnings come first, and in an area the worst findings
 };
 
-Report examine(const Sources& sources);
+Report examine(const ExaminationInputs& sources);
 
 /// Returns a table, then the commands. Unless `all`, findings that are ok are only counted.
 std::string text_of(const Report& report, bool all);

@@ -22,7 +22,7 @@ std::string label_of(const LaunchLine& line) { return line.name.empty() ? "" : f
 LiveGate::LiveGate(Setup setup, RecordWriter& writer)
     : setup_(std::move(setup)), writer_(writer), launcher_(setup_.launcher) {}
 
-LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
+LaunchEnd LiveGate::run_launch(const Arm& arm, const LaunchLine& line) const {
   const auto known = timeouts_s_.find(line.name);
   const double timeout_s = setup_.timeout_s > 0         ? setup_.timeout_s
                            : known != timeouts_s_.end() ? known->second
@@ -41,13 +41,13 @@ LaunchEnd LiveGate::checked(const Arm& arm, const LaunchLine& line) const {
 void LiveGate::warm_up() {
   std::set<std::string> of_base, of_head;
   for (const LaunchLine& line : setup_.lines) {
-    const LaunchEnd base = checked(setup_.base, line);
+    const LaunchEnd base = run_launch(setup_.base, line);
     if (line.metric && base.cases.empty()) {
       const std::string why = base.not_ok.empty() ? "found no case" : base.not_ok.begin()->second;
       bad_input("--metric {}: {}: {}", line.metric->text(), why, launcher_.command_text(setup_.base, line));
     }
     timeouts_s_[line.name] = std::max(kMinTimeout, kTimeoutOfFirst * base.wall_s);
-    const LaunchEnd head = checked(setup_.head, line);
+    const LaunchEnd head = run_launch(setup_.head, line);
     require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
                          "head: a launch{} found no hardware, but base's launch did ({})", label_of(line),
                          head.last_line);
@@ -123,7 +123,7 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   for (const std::string& name : wanted)
     if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOpTimeField);
   if (times.size() == wanted.size()) return times;
-  LaunchEnd end = checked(arm, with_these_alone(line, wanted));
+  LaunchEnd end = run_launch(arm, with_these_alone(line, wanted));
   for (const std::string& name : wanted) {
     const auto found = end.cases.find(name);
     if (found == end.cases.end()) {

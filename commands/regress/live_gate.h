@@ -55,7 +55,7 @@ class LiveGate {
 
  private:
   using Times = std::map<std::string, CaseTimes>;
-  LaunchEnd checked(const Arm& arm, const LaunchLine& line) const;
+  LaunchEnd run_launch(const Arm& arm, const LaunchLine& line) const;
   Times measured(const Arm& arm, const LaunchLine& line, int number, const std::set<std::string>& wanted);
   std::vector<LaunchLine> shuffled(int number) const;
   LaunchLine with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const;

@@ -23,7 +23,7 @@ constexpr off_t kLastLines = 4096, kMaxOutput = 64 << 20;
 int next_signal(const BlockedSignals& blocked_signals, Clock::duration patience) {
   const auto ns = std::max<int64_t>(0, std::chrono::duration_cast<std::chrono::nanoseconds>(patience).count());
   const timespec time{ns / 1'000'000'000, ns % 1'000'000'000};
-  return std::max(0, sigtimedwait(&blocked_signals.set(), nullptr, &time));
+  return std::max(0, sigtimedwait(&blocked_signals.signals(), nullptr, &time));
 }
 
 class Descriptor {

@@ -129,7 +129,7 @@ WaveGain gain_of_wave(ModelSearch& search, const Profile& profile, ModelShape mo
     }
   }
   for (size_t i = 0; i < kAllowances.size(); ++i)
-    gain.waves[i] = best_wave(pricer, model, kAllowances[i].choice(model), gain.other);
+    gain.waves[i] = search_wave(pricer, model, kAllowances[i].choice(model), gain.other);
   gain.bound = gain.other.seconds / bound_s;
   return gain;
 }

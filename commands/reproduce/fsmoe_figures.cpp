@@ -23,7 +23,7 @@ std::string column_of(std::string_view baseline) {
 constexpr int kRanksPerNode = 8;  // testbed A
 
 struct FigureRun {
-  ModelRun run;
+  ModelSetting run;
   StepSeconds steps;
 };
 
@@ -73,9 +73,11 @@ void list_missing(Report& report, const std::set<std::string>& missing) {
   for (const std::string& name : missing) report.not_computable.push_back(name);
 }
 
-std::vector<FigureRun> run_all(const std::vector<ModelRun>& runs, const Study& study, std::set<std::string>& missing) {
+std::vector<FigureRun> run_all(const std::vector<ModelSetting>& runs, const Study& study,
+                               std::set<std::string>& missing) {
   std::vector<FigureRun> ran;
-  for (const ModelRun& run : runs) ran.push_back({run, step_seconds(run, figure_schedules(), study.assumed, missing)});
+  for (const ModelSetting& run : runs)
+    ran.push_back({run, step_seconds(run, figure_schedules(), study.assumed, missing)});
   return ran;
 }
 
@@ -212,7 +214,7 @@ Report fsmoe_fig8(Study& study) {
     const int count = static_cast<int>(*micro_batches);
     require<BadInput>(count >= 1, "{}: micro_batches: found {}, expected a whole number of at least 1",
                       study.assumed->file, *micro_batches);
-    std::vector<ModelRun> wanted;
+    std::vector<ModelSetting> wanted;
     for (const std::string model : {"gpt2-xl", "mixtral-7b", "mixtral-22b"})
       wanted.push_back({.cluster = "testbed-a", .model = model, .stages = 2, .micro_batches = count});
     runs = run_all(wanted, study, missing);
@@ -247,19 +249,19 @@ Report fsmoe_fig7(Study& study) {
                 .conventions = model_conventions()};
   std::set<std::string> missing;
   Comparison c{.caption = "mean over models", .label_names = {"axis", "value", "over", "models"}};
-  std::map<ModelRun, StepSeconds> known;
+  std::map<ModelSetting, StepSeconds> known;
   for (const PrintedFigure& row : printed_figure("fig7"))
     for (const int models : {2, 3}) {
-      std::vector<ModelRun> wanted;
+      std::vector<ModelSetting> wanted;
       for (const std::string model : {"gpt2-xl", "mixtral-7b", "mixtral-22b"}) {
         if (static_cast<int>(wanted.size()) == models) break;
-        ModelRun run{.cluster = "testbed-a", .model = model};
+        ModelSetting run{.cluster = "testbed-a", .model = model};
         if (row.axis == "L") run.seq = row.value;
         if (row.axis == "P") run.nodes = row.value / kRanksPerNode;
         wanted.push_back(run);
       }
       std::vector<FigureRun> runs;
-      for (const ModelRun& run : wanted) {
+      for (const ModelSetting& run : wanted) {
         if (!known.contains(run)) known[run] = step_seconds(run, figure_schedules(), study.assumed, missing);
         runs.push_back({run, known.at(run)});
       }

@@ -161,7 +161,7 @@ LayerCase table2_case(std::string_view model, const Profile& profile, double cap
 
 namespace {
 
-LayerCase layer_case(const Model& model, const Profile& profile, const ModelRun& run) {
+LayerCase layer_case(const Model& model, const Profile& profile, const ModelSetting& run) {
   LayerShape layer = model.layer;
   if (run.seq > 0) layer.seq = run.seq;
   ParallelShape parallel = model.parallel;
@@ -174,9 +174,9 @@ LayerCase layer_case(const Model& model, const Profile& profile, const ModelRun&
 
 }  // namespace
 
-std::string ModelRun::name() const { return fmt::format("{} on {}", model, cluster); }
+std::string ModelSetting::name() const { return fmt::format("{} on {}", model, cluster); }
 
-StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
+StepSeconds step_seconds(const ModelSetting& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing) {
   const Profile profile = with_assumed(find_profile(run.cluster), assumed);
   const Model model = model_on_cluster(fsmoe_model(run.model), run.cluster);

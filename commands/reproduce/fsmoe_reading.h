@@ -81,18 +81,18 @@ LayerCase table2_case(std::string_view model, const Profile& profile, double cap
 // FSMoE's models (section 6.4) as steps of equal layers.
 
 /// A model in the setting of one of the figures.
-struct ModelRun {
+struct ModelSetting {
   std::string cluster, model;  // name in configs/clusters; name of the model in FSMoE
   int nodes = 0;               // nodes of the cluster to use; 0: all
   int64_t seq = 0;             // 0: the model's default on that cluster
   int stages = 1, micro_batches = 1;
-  auto operator<=>(const ModelRun&) const = default;
+  auto operator<=>(const ModelSetting&) const = default;
   std::string name() const;  // "mixtral-7b on testbed-a"
 };
 
 /// Seconds of a training step by schedule; none: a row for its price is missing.
 using StepSeconds = std::map<std::string, std::optional<double>>;
-StepSeconds step_seconds(const ModelRun& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
+StepSeconds step_seconds(const ModelSetting& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing);
 
 /// Returns the speedup of `schedule` over `over`.

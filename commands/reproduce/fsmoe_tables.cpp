@@ -500,7 +500,7 @@ Report fsmoe_table6(Study& study) {
                 .title = "iteration time under four gates",
                 .source = "FSMoE (ASPLOS'25), Table 6: an MoE model based on GPT2-XL, testbed B.",
                 .conventions = model_conventions()};
-  const ModelRun run{.cluster = "testbed-b", .model = "gpt2-xl"};
+  const ModelSetting run{.cluster = "testbed-b", .model = "gpt2-xl"};
   const auto printed = printed_fsmoe_table6();
   Comparison c{.caption = "milliseconds a step", .label_names = {"gate", "system"}};
   c.quantity = kMilliseconds;

@@ -104,7 +104,7 @@ std::optional<double> measured_apart(const LayerRuns& layers, const std::string&
   return ran == 0 ? std::nullopt : std::optional(static_cast<double>(apart));
 }
 
-MeasuredSteps measured_steps(const commands::FileRun& file, const ModelRun& run,
+MeasuredSteps measured_steps(const commands::FileRun& file, const ModelSetting& run,
                              const std::vector<std::string>& schedules) {
   MeasuredSteps steps;
   for (const std::string& schedule : schedules) steps.predicted[schedule] = steps.measured[schedule] = std::nullopt;

@@ -32,7 +32,7 @@ struct MeasuredSteps {
   StepSeconds predicted, measured;
   int64_t layers = 0;  // 0: the model did not run there
 };
-MeasuredSteps measured_steps(const commands::FileRun& file, const ModelRun& run,
+MeasuredSteps measured_steps(const commands::FileRun& file, const ModelSetting& run,
                              const std::vector<std::string>& schedules);
 
 /// Returns the kind of a column: "emulated run" or "run". Throws BadInput for a file that has both.

@@ -149,7 +149,7 @@ double MontaLayer::tokens() const {
   return static_cast<double>(c.layer.batch * c.layer.seq * c.parallel.dp);
 }
 
-double MontaLayer::bytes() const {
+double MontaLayer::dispatch_bytes() const {
   return whole_work(TaskKind::dispatch, Phase::forward, pricer_.shape(), Flow::tensor).bytes;
 }
 

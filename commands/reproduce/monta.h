@@ -93,7 +93,7 @@ class MontaLayer {
   /// Returns the tokens that all ranks train in a step.
   double tokens() const;
   /// Returns the volume I of equation 3, with its missing k, in bytes.
-  double bytes() const;
+  double dispatch_bytes() const;
   /// Returns the seconds of one AlltoAll of the layer, as in Figure 14: dispatch, AllGather and copy, until the expert
   /// can begin. `chunks`: for O2 and O3.
   double exchange_s(MontaStrategy strategy, int chunks) const;

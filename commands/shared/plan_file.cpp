@@ -43,7 +43,7 @@ Plan phase_of(const Plan& plan, Phase phase) {
   std::vector<int> place(plan.tasks().size(), -1);
   part.tasks.clear();
   for (const Task& task : plan.tasks())
-    if (task.runs_in() == phase) {
+    if (task.execution_phase() == phase) {
       place[task.id] = static_cast<int>(part.tasks.size());
       part.tasks.push_back(task);
       alone.works.push_back(plan.works[task.id]);
@@ -100,7 +100,7 @@ PlanTimes times_of(const Plan& plan, const LayerPricer& pricer) {
   PlanTimes times;
   double begin_backward_s = both.makespan_s;
   for (const Task& task : plan.tasks()) {
-    if (task.runs_in() == Phase::forward)
+    if (task.execution_phase() == Phase::forward)
       times.forward_s = std::max(times.forward_s, both.end_s[task.id]);
     else
       begin_backward_s = std::min(begin_backward_s, start_s[task.id]);

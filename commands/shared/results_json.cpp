@@ -59,7 +59,7 @@ void add_timeline(Json& json, const Plan& plan, const Timeline& timeline) {
         {{"name", name_of(lanes[i].kind)}, {"stage", lanes[i].stage}, {"busy_s", timeline.lane_busy_s[i]}});
   for (const Task& task : plan.tasks()) {
     json["tasks"].push_back({{"name", name_of(task.kind)},
-                             {"phase", name_of(task.runs_in())},
+                             {"phase", name_of(task.execution_phase())},
                              {"stage", lanes[task.lane].stage},
                              {"micro_batch", task.micro_batch},
                              {"layer", task.layer},

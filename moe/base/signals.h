@@ -19,7 +19,7 @@ class BlockedSignals {
   BlockedSignals& operator=(const BlockedSignals&) = delete;
   /// Unblocks the signals, which a child process needs.
   void unblock() const { sigprocmask(SIG_UNBLOCK, &blocked_, nullptr); }
-  const sigset_t& set() const { return blocked_; }
+  const sigset_t& signals() const { return blocked_; }
 
  private:
   sigset_t blocked_{}, previous_{};

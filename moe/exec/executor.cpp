@@ -84,7 +84,7 @@ struct Executor::Impl {
       for (const Task& task : structure->tasks) {
         if (failure->failed()) return;
         if (!has(task.id)) continue;
-        if (only && task.runs_in() != *only) {
+        if (only && task.execution_phase() != *only) {
           if (mixes_phases) pass_over(task);
           continue;
         }
@@ -123,7 +123,7 @@ struct Executor::Impl {
     times.pass = {};
     bool first = true;
     for (const Task& task : structure->tasks) {
-      if (!has(task.id) || (only && task.runs_in() != *only)) continue;
+      if (!has(task.id) || (only && task.execution_phase() != *only)) continue;
       const TaskTime time{start(task.id).seconds() - times.begin_s, end(task.id).seconds() - times.begin_s};
       times.tasks[task.id] = time;
       times.pass = {first ? time.start_s : std::min(times.pass.start_s, time.start_s),
@@ -151,8 +151,8 @@ Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, i
     : impl_(std::make_unique<Impl>()) {
   impl_->structure = std::move(structure);
   impl_->crossings = crossings_of(*impl_->structure);
-  impl_->mixes_phases = !std::ranges::is_partitioned(impl_->structure->tasks,
-                                                     [](const Task& task) { return task.runs_in() == Phase::forward; });
+  impl_->mixes_phases = !std::ranges::is_partitioned(
+      impl_->structure->tasks, [](const Task& task) { return task.execution_phase() == Phase::forward; });
   impl_->marks.resize(impl_->structure->tasks.size());
   impl_->times.tasks.resize(impl_->structure->tasks.size());
   for (const Lane& lane : impl_->structure->lanes) {

@@ -130,23 +130,23 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
 }  // namespace
 
 LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
-                       LayerDevice& layer_device, const LayerLinks& links)
+                       LayerDevice& layer_device, const SharedLayerTensors& shared)
     : shape((require_fields_of_runs(rank.shape.layer), layer_device.require_runs(rank.shape.layer), rank)),
       seed(layer_seed),
       comms(std::move(layer_comms)),
       device(layer_device),
-      pass(links.memory),
-      buffers(shape, pass, memory(), links.before, links.last),
+      pass(shared.memory),
+      buffers(shape, pass, memory(), shared.before, shared.last),
       routing(shape.is_dense() ? Routing() : make_routing(shape, memory())),
       parts(parts_of({.rank = shape,
                       .seed = seed,
                       .math = math(),
-                      .weights = links.weights,
+                      .weights = shared.weights,
                       .memory = pass,
-                      .parts_before = links.parts_before},
+                      .parts_before = shared.parts_before},
                      comms, device)) {
   const int64_t dense = gradient_bytes(shape.shape) / bytes_of(shape.dtype());
-  const PartSetup setup{shape, seed, math(), links.weights};
+  const PartSetup setup{shape, seed, math(), shared.weights};
   gradients.fresh = setup.weight(kDenseGradients, {dense}, shape.dtype());
   gradients.pending = setup.weight(kDenseGradientsBefore, {dense}, shape.dtype());
   if (!shape.is_dense()) {
@@ -160,8 +160,8 @@ LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, Layer
     if (routing.mixes()) d_fill = make("gradient of fill");
     set_hook(make_hook(shape.shape.layer.hook, math()));
   }
-  if (links.before == nullptr) fill_input(buffers.forward.input, shape.held_tokens, seed, memory());
-  if (links.last) fill_output_gradient(buffers.backward.output, shape.held_tokens, seed, memory());
+  if (shared.before == nullptr) fill_input(buffers.forward.input, shape.held_tokens, seed, memory());
+  if (shared.last) fill_output_gradient(buffers.backward.output, shape.held_tokens, seed, memory());
 }
 
 TensorView LayerState::shared_gradients(TensorView dense) const {

@@ -105,7 +105,7 @@ struct GradientsInto {
 
 /// The tensors that a pass of a layer shares: weights with the layer's other micro-batches, temporary memory with
 /// passes that run at other times, and its input with the output of the previous layer.
-struct LayerLinks {
+struct SharedLayerTensors {
   std::shared_ptr<TensorStore> weights = std::make_shared<TensorStore>();
   LayerMemory memory = {};
   const LayerBuffers* before = nullptr;       // previous layer's buffers, which outlive the layer; null: not shared
@@ -116,7 +116,7 @@ struct LayerLinks {
 struct LayerState {
   /// Has the arguments and exceptions of MoeLayer's constructor.
   LayerState(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device,
-             const LayerLinks& links);
+             const SharedLayerTensors& shared);
 
   void set_hook(std::unique_ptr<Hook> hook);
   Math& math() const { return device.math(); }
@@ -147,8 +147,8 @@ class MoeLayer {
   /// part. Throws Unsupported naming a part that `device` lacks, and for post_layernorm with a shared expert if ranks
   /// gate the tokens of several MP groups.
   MoeLayer(const RankShape& rank, const LayerSeed& seed, LayerComms comms, LayerDevice& device = cpu_layer_device(),
-           const LayerLinks& links = {})
-      : state_(rank, seed, std::move(comms), device, links) {}
+           const SharedLayerTensors& shared = {})
+      : state_(rank, seed, std::move(comms), device, shared) {}
 
   const RankShape& shape() const { return state_.shape; }
   const LayerSeed& seed() const { return state_.seed; }

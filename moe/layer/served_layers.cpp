@@ -68,11 +68,11 @@ ServedLayers::ServedLayers(const ServedSetup& setup, Communicator& world)
   for (int i = 0; i < setup.layers; ++i) {
     LayerSeed seed = setup.seed;
     seed.layer += static_cast<uint64_t>(i);
-    LayerLinks links;
-    links.before = i == 0 ? nullptr : &layers_.back()->state().buffers;
-    links.last = i + 1 == setup.layers;
-    layers_.push_back(
-        std::make_unique<MoeLayer>(rank_shape(setup.shape, world.rank()), seed, comms_, cpu_layer_device(), links));
+    SharedLayerTensors shared_tensors;
+    shared_tensors.before = i == 0 ? nullptr : &layers_.back()->state().buffers;
+    shared_tensors.last = i + 1 == setup.layers;
+    layers_.push_back(std::make_unique<MoeLayer>(rank_shape(setup.shape, world.rank()), seed, comms_,
+                                                 cpu_layer_device(), shared_tensors));
     layers_.back()->begin_step(0, false);
     auto& at_home = home_experts_.emplace_back();
     const ShardRange& experts = layers_.back()->shape().experts;

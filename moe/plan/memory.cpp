@@ -465,7 +465,7 @@ Holdings holdings_of(const Plan& plan) {
     if (!is_of_layer(task.kind)) continue;
     const bool forward = task.phase == Phase::forward;
     const size_t pass = static_cast<size_t>(task.layer) * micro_batches + static_cast<size_t>(task.micro_batch);
-    const size_t time = again && task.runs_in() == Phase::backward ? 1 : 0;
+    const size_t time = again && task.execution_phase() == Phase::backward ? 1 : 0;
     const auto add = [&](size_t to, Lifetime lifetime, size_t when = 0) { all[to][lifetime][when].add(task); };
     if (forward || !sums_attention(task.kind)) {
       add(pass, Lifetime::kept, time);

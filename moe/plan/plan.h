@@ -94,7 +94,7 @@ struct Task {
   bool is_recompute = false;  // the task belongs to a repeated forward
   PassKey pass() const { return {phase, is_recompute, micro_batch, layer}; }
   /// Returns the phase of the iteration in which the task runs: a repeated forward is part of the backward.
-  Phase runs_in() const { return is_recompute ? Phase::backward : phase; }
+  Phase execution_phase() const { return is_recompute ? Phase::backward : phase; }
   /// Returns "backward dispatch 2/4 of layer 0".
   std::string name() const;
 };

@@ -203,7 +203,7 @@ std::vector<int64_t> offsets_of(const Plan& plan) {
 std::vector<int> last_forwards(const Plan& plan) {
   std::vector<int> last(plan.structure->lanes.size(), -1);
   for (const Task& task : plan.tasks())
-    if (task.runs_in() == Phase::forward) last[task.lane] = task.id;
+    if (task.execution_phase() == Phase::forward) last[task.lane] = task.id;
   std::erase(last, -1);
   return last;
 }
@@ -247,7 +247,7 @@ void check_made(const Plan& plan, const Ancestors& ancestors, const Task& task, 
 void check_waiting(const Plan& plan, const Ancestors& ancestors, const Task& task, const std::vector<int>& forwards) {
   if (std::ranges::all_of(forwards, [&](int last) { return ancestors.before(last, task.id); })) return;
   for (const Task& maker : plan.tasks())
-    if (maker.runs_in() == Phase::forward && !ancestors.before(maker.id, task.id))
+    if (maker.execution_phase() == Phase::forward && !ancestors.before(maker.id, task.id))
       broken(task, "sends gradients before {} ended the forward", maker.name());
 }
 

@@ -133,7 +133,7 @@ void LayerBuilder::forward_again() {
   Forward& before = found();
   Chain first{dense_.after, before.input};
   first.after.push_back(before.end);
-  wait_for_weights(first.after);
+  wait_for_next_attention_dw(first.after);
   const Chain gradient = std::exchange(dense_, first);
   before.pass.is_recompute = true;
   const schedule::Pass* backward = std::exchange(pass_, &before.pass);
@@ -294,7 +294,7 @@ int LayerBuilder::keys_values_backward() {
 void LayerBuilder::begin_backward() {
   if (dense_.data.phase == Phase::forward) dense_.data = access(found().output, Phase::forward);
   dense_.after.push_back(found().end);
-  wait_for_weights(dense_.after);
+  wait_for_next_attention_dw(dense_.after);
 }
 
 // Ends the backward; returns the task after which the dense part's gradients exist.
@@ -587,7 +587,7 @@ void PassBuilder::begin_slices() {
 }
 
 // Adds attention_dw of the next layer, if it is on the same stage, to `after`: no other task waits for it.
-void PassBuilder::wait_for_weights(std::vector<int>& after) const {
+void PassBuilder::wait_for_next_attention_dw(std::vector<int>& after) const {
   if (sent_.contains({Phase::backward, pass_->micro_batch, pass_->layer + 1})) return;
   const auto behind = attention_halves_.find({pass_->micro_batch, pass_->layer + 1});
   if (behind != attention_halves_.end()) after.push_back(behind->second);

@@ -115,7 +115,7 @@ class PassBuilder {
 
   Chain receive(int sent);
   void fetch_experts();
-  void wait_for_weights(std::vector<int>& after) const;
+  void wait_for_next_attention_dw(std::vector<int>& after) const;
   std::optional<int> part_waited_for() const;
   std::vector<int> after_last(TaskKind kind, std::vector<int> after);
 

@@ -80,7 +80,7 @@ void set_times(const std::vector<double>& seconds, const Profile& profile, Model
   result.timeline = timeline_of(result.plan, seconds, profile.contention);
   result.last_forward_s = 0;
   for (const Task& task : result.plan.tasks()) {
-    if (task.runs_in() == Phase::forward)
+    if (task.execution_phase() == Phase::forward)
       result.last_forward_s = std::max(result.last_forward_s, result.timeline.end_s[task.id]);
     if (makes_attention_gradients(task.kind)) result.last_backward = task.id;
   }
@@ -336,7 +336,7 @@ std::optional<ModelResult> ModelSearch::tune_rival(const SearchQuery& query, con
 ModelResult ModelSearch::order_iteration(const SearchQuery& query, int keep) {
   const auto& [schedule, pricer, model, strategy, choice] = query;
   const WaveChoice wave = wave_choice(schedule, choice, keep);
-  WaveResult found = best_wave(pricer, model, wave, {{}, std::numeric_limits<double>::infinity(), {}});
+  WaveResult found = search_wave(pricer, model, wave, {{}, std::numeric_limits<double>::infinity(), {}});
   ModelResult result;
   result.schedule = schedule.name;
   result.plan = std::move(found.plan);

@@ -138,10 +138,11 @@ struct Passes {
     return (pass.phase == Phase::forward ? forwards : backwards)[cell(pass.micro_batch, pass.layer)];
   }
   PassTasks& pass_tasks(const Task& task) {
-    return (task.runs_in() == Phase::forward ? forwards : backwards)[cell(task.micro_batch, task.layer)];
+    return (task.execution_phase() == Phase::forward ? forwards : backwards)[cell(task.micro_batch, task.layer)];
   }
   void append(int stage, const Task& task) {
-    std::vector<size_t>& in_order = task.runs_in() == Phase::forward ? stages[stage].forwards : stages[stage].backwards;
+    std::vector<size_t>& in_order =
+        task.execution_phase() == Phase::forward ? stages[stage].forwards : stages[stage].backwards;
     const size_t own = cell(task.micro_batch, task.layer);
     if (in_order.empty() || in_order.back() != own) in_order.push_back(own);
   }
@@ -152,8 +153,8 @@ struct Passes {
 };
 
 bool in_same_pass(const Task& a, const Task& b) {
-  return is_of_layer(a.kind) && is_of_layer(b.kind) && a.runs_in() == b.runs_in() && a.layer == b.layer &&
-         a.micro_batch == b.micro_batch;
+  return is_of_layer(a.kind) && is_of_layer(b.kind) && a.execution_phase() == b.execution_phase() &&
+         a.layer == b.layer && a.micro_batch == b.micro_batch;
 }
 
 // The tasks of an iteration, with the dependencies that hold in every order. In `base`, passes follow each other, and
@@ -1344,8 +1345,8 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
   return *ordered(pricer, model, keep, degrees, search, std::numeric_limits<double>::infinity()).plan;
 }
 
-WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
-                     const WaveResult& known) {
+WaveResult search_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
+                       const WaveResult& known) {
   WaveResult best = known;
   for (const ModelShape& cut : cuts_of(model, choice)) {
     WaveChoice own = choice;

@@ -81,10 +81,10 @@ struct WaveChoice {
 };
 
 /// Returns the fastest plan found by replays, checked, or `known` if none is faster than that.
-WaveResult best_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
-                     const WaveResult& known);
+WaveResult search_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
+                       const WaveResult& known);
 
-/// Returns a lower bound on the seconds of all plans that best_wave() may find, over all degrees, from each lane's
+/// Returns a lower bound on the seconds of all plans that search_wave() may find, over all degrees, from each lane's
 /// work, chains of dependent tasks within and across micro-batches, and the step after them.
 double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice);
 

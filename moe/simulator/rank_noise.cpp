@@ -11,16 +11,16 @@
 namespace moe {
 namespace {
 
-// The table of quantiles has more cells towards the ends of the distribution. A draw of 32 bits is read as a signed
+// The table of quantiles has more lines towards the ends of the distribution. A draw of 32 bits is read as a signed
 // number x: x >= 0 in the lower half of the distribution, x < 0 in the upper half. So |v|, v = x + 1/2, is the distance
-// to the nearer end in units of 2^-32, and the sign of v names the half. The index of a cell consists of that sign, the
+// to the nearer end in units of 2^-32, and the sign of v names the half. The index of a line consists of that sign, the
 // exponent of |v| (32 values, because |v| is in [1/2, 2^31)) and kBits of its mantissa.
 constexpr int kBits = 5, kOctaves = 32;
-constexpr size_t kCells = size_t{kOctaves} << kBits;  // per half
+constexpr size_t kLines = size_t{kOctaves} << kBits;  // per half
 
-size_t cell_of(double v) {
+size_t line_of(double v) {
   const uint64_t leading = std::bit_cast<uint64_t>(v) >> (52 - kBits);
-  return (leading & (kCells - 1)) + ((leading >> (11 + kBits - 10)) & kCells);
+  return (leading & (kLines - 1)) + ((leading >> (11 + kBits - 10)) & kLines);
 }
 
 // Returns number `index` of the SplitMix64 generator (Steele, Lea, Flood, OOPSLA'14) seeded with `start`. random.h
@@ -33,8 +33,8 @@ uint64_t mixed(uint64_t start, uint64_t index) {
   return x ^ (x >> 31);
 }
 
-double cell_begin(size_t cell) {
-  return std::ldexp(1 + static_cast<double>(cell % (1 << kBits)) / (1 << kBits), static_cast<int>(cell >> kBits) - 1);
+double line_begin(size_t line) {
+  return std::ldexp(1 + static_cast<double>(line % (1 << kBits)) / (1 << kBits), static_cast<int>(line >> kBits) - 1);
 }
 
 // Returns the standard normal quantile of p <= 1/2. `guess` must be above it: there Newton's steps do not overshoot,
@@ -91,22 +91,22 @@ void check_noise(const RankNoise& noise, int ranks, int layers) {
     require<BadInput>(load >= 0 && std::isfinite(load), "load: found {}, expected a number >= 0", load);
 }
 
-JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), cells_(2 * kCells, {1, 0}) {
+JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), lines_(2 * kLines, {1, 0}) {
   if (noise.jitter == Jitter::none || noise.coefficient == 0) return;
   constexpr double kUnit = 0x1.0p-32;
   double z = 0;  // the loop goes from the median outwards
-  const auto ends = [&](size_t cell) {
-    const double p = cell_begin(cell) * kUnit;
+  const auto ends = [&](size_t line) {
+    const double p = line_begin(line) * kUnit;
     z = normal_quantile(p, z);
     return std::pair(factor_at(noise, p, z), factor_at(noise, 1 - p, -z));
   };
-  auto [lower_end, upper_end] = ends(kCells);
-  for (size_t cell = kCells; cell-- > 0;) {
-    const double begin = cell_begin(cell), width = cell_begin(cell + 1) - begin;
-    const auto [lower, upper] = ends(cell);
+  auto [lower_end, upper_end] = ends(kLines);
+  for (size_t line = kLines; line-- > 0;) {
+    const double begin = line_begin(line), width = line_begin(line + 1) - begin;
+    const auto [lower, upper] = ends(line);
     const double lower_slope = (lower_end - lower) / width, upper_slope = (upper_end - upper) / width;
-    cells_[cell_of(begin)] = {lower - lower_slope * begin, lower_slope};
-    cells_[cell_of(-begin)] = {upper - upper_slope * begin, -upper_slope};
+    lines_[line_of(begin)] = {lower - lower_slope * begin, lower_slope};
+    lines_[line_of(-begin)] = {upper - upper_slope * begin, -upper_slope};
     lower_end = lower;
     upper_end = upper;
   }
@@ -114,8 +114,8 @@ JitterDraws::JitterDraws(const RankNoise& noise) : seed_(noise.seed), cells_(2 *
 
 double JitterDraws::quantile(uint32_t bits) const {
   const double v = static_cast<double>(static_cast<int32_t>(bits)) + 0.5;
-  const Cell& cell = cells_[cell_of(v)];
-  return cell.at_zero + cell.slope * v;
+  const QuantileLine& line = lines_[line_of(v)];
+  return line.at_zero + line.slope * v;
 }
 
 void JitterDraws::quantiles(std::span<const uint32_t> bits, double* factors) const {

@@ -56,11 +56,11 @@ class JitterDraws {
   void quantiles(std::span<const uint32_t> bits, double* factors) const;
 
  private:
-  struct Cell {
+  struct QuantileLine {
     double at_zero, slope;  // a line over v, the signed distance to the nearer end of the distribution
   };
   uint64_t seed_;
-  std::vector<Cell> cells_;
+  std::vector<QuantileLine> lines_;
 };
 
 }  // namespace moe

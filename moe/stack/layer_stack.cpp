@@ -76,11 +76,11 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
 void LayerStack::add_layer(int layer, int rank, const LayerSeed& seed, LayerDevice& device) {
   const auto [first, last] = layers_of_chunk(shape_.split(), chunk_of_layer(shape_.split(), layer));
   RankShape place = rank_shape(cases_.at(layer), rank % cases_.moe().parallel.ranks(), shape_.flow);
-  LayerLinks links;
-  links.last = layer + 1 == last;
+  SharedLayerTensors shared_tensors;
+  shared_tensors.last = layer + 1 == last;
   const auto lend = [&](std::string_view name, TensorView all, bool experts) {
     const Part part = part_of(layer, experts);
-    if (part.elements > 0) links.weights->lend(name, all.part(part.first, {part.elements}));
+    if (part.elements > 0) shared_tensors.weights->lend(name, all.part(part.first, {part.elements}));
   };
   lend(kDenseGradients, dense_gradients_, false);
   lend(kDenseGradientsBefore, dense_gradients_, false);
@@ -91,12 +91,13 @@ void LayerStack::add_layer(int layer, int rank, const LayerSeed& seed, LayerDevi
     of_cell.layer += static_cast<uint64_t>(layer);
     of_cell.micro_batch = static_cast<uint64_t>(micro_batch);
     place.shape.part = micro_batch % shape_.split().parts;
-    links.parts_before.clear();
+    shared_tensors.parts_before.clear();
     for (int part = 0; part < place.shape.part; ++part)
-      links.parts_before.push_back(cell(layer, micro_batch - place.shape.part + part).state().parts.attention.get());
-    links.memory = memory_of(layer, micro_batch);
-    links.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
-    cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, links));
+      shared_tensors.parts_before.push_back(
+          cell(layer, micro_batch - place.shape.part + part).state().parts.attention.get());
+    shared_tensors.memory = memory_of(layer, micro_batch);
+    shared_tensors.before = layer > first ? &cell(layer - 1, micro_batch).state().buffers : nullptr;
+    cells.push_back(std::make_unique<MoeLayer>(place, of_cell, comms_, device, shared_tensors));
   }
 }
 
@@ -215,8 +216,8 @@ RankCells LayerStack::cells() const {
 
 StageLinks::StageLinks(Communicator& world, const StageSplit& split) {
   const int of_stage = world.size() / split.stages, stage = world.rank() / of_stage;
-  const int links = split.virtual_stages > 1 ? split.stages : split.stages - 1;
-  for (int before = 0; before < links; ++before) {
+  const int shared_tensors = split.virtual_stages > 1 ? split.stages : split.stages - 1;
+  for (int before = 0; before < shared_tensors; ++before) {
     const bool sends = stage == before, receives = stage == (before + 1) % split.stages;
     const int colour = sends || receives ? world.rank() % of_stage : -1;
     auto forward = world.split(colour, sends ? 0 : 1), backward = world.split(colour, sends ? 0 : 1);

@@ -433,9 +433,9 @@ std::vector<std::string> meetings(const Plan& plan, IterationOrder order, const 
   for (const Task& task : plan.tasks()) {
     if (!is_of_layer(task.kind) || sends_gradients(task.kind)) continue;
     PassTimes& pass = passes
-                          .try_emplace({task.runs_in(), task.micro_batch, task.layer},
-                                       PassTimes{task.runs_in(), task.micro_batch, task.layer, times.begin_s[task.id],
-                                                 times.end_s[task.id]})
+                          .try_emplace({task.execution_phase(), task.micro_batch, task.layer},
+                                       PassTimes{task.execution_phase(), task.micro_batch, task.layer,
+                                                 times.begin_s[task.id], times.end_s[task.id]})
                           .first->second;
     pass.begin_s = std::min(pass.begin_s, times.begin_s[task.id]);
     pass.end_s = std::max(pass.end_s, times.end_s[task.id]);

@@ -228,7 +228,7 @@ TEST(Wave, IsNeverSlowerThanTheBestOther) {
       const ModelResult found = search.tune(find_schedule(name), drawn.pricer, drawn.model);
       if (found.total_s() < known.seconds) known = {found.plan, found.total_s(), {}};
     }
-    const WaveResult best = best_wave(drawn.pricer, drawn.model, {drawn.keep, true}, known);
+    const WaveResult best = search_wave(drawn.pricer, drawn.model, {drawn.keep, true}, known);
     ASSERT_LE(best.seconds, known.seconds) << drawn.layer.text;
     const LayerPricer own(drawn.layer.profile, best.plan.shape);
     const Contention& contention = drawn.layer.profile.contention;

@@ -103,9 +103,10 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::Meas
   if (!measure::is_one_layer(run.plan) || run.plan.tasks().size() > kMaxTimelineTasks) return timeline;
   for (const Task& task : run.plan.tasks()) {
     const LaneKind lane = run.plan.structure->lanes[task.lane].kind;
-    MeasuredTask& row = timeline.tasks.emplace_back(MeasuredTask{
-        std::string(name_of(task.kind)), std::string(name_of(task.runs_in())), std::string(name_of(lane)), task.chunk,
-        task.chunks, rounded_to_ns(run.median_tasks[task.id].start_s), rounded_to_ns(run.median_tasks[task.id].end_s)});
+    MeasuredTask& row = timeline.tasks.emplace_back(
+        MeasuredTask{std::string(name_of(task.kind)), std::string(name_of(task.execution_phase())),
+                     std::string(name_of(lane)), task.chunk, task.chunks,
+                     rounded_to_ns(run.median_tasks[task.id].start_s), rounded_to_ns(run.median_tasks[task.id].end_s)});
     if (p.nominal) continue;
     row.predicted_start_s = rounded_to_ns(p.timeline.start_s[task.id]);
     row.predicted_end_s = rounded_to_ns(p.timeline.end_s[task.id]);

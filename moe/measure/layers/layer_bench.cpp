@@ -277,7 +277,7 @@ class LayerBench {
     losses = benched.training.losses(world());
     if (benched.training.is_stopped() &&
         static_cast<int>(losses.size()) < steps)  // otherwise the time limit was reached
-      throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, benched.training.stopped_by()));
+      throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, benched.training.stop_reason()));
   }
 
   // Creates a layer on every rank, runs `plan` on it and completes its gradients.

@@ -204,7 +204,7 @@ void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassN
   for (const Task& task : plan.tasks()) {
     const double end = times.tasks[task.id].end_s / dilation;
     total = std::max(total, end);
-    if (task.runs_in() == Phase::forward) forward = std::max(forward, end);
+    if (task.execution_phase() == Phase::forward) forward = std::max(forward, end);
   }
   const Overlap overlap = overlap_of(plan, times.tasks);
   passes.insert(passes.end(),

@@ -121,7 +121,7 @@ bool Training::stop_requested(Device& device, Communicator& world_comm, Stream& 
   std::array<double, 2> asked{is_asked ? 1.0 : 0.0, is_asked ? world_comm.rank() + 1.0 : 0.0};
   sum_over_ranks(asked, device, world_comm, {stream, {}, "whether to stop"});
   const bool is_one_of_many = world_comm.size() > 1 && asked[0] == 1;
-  if (is_one_of_many && world_comm.rank() == 0) stopped_by_ = static_cast<int>(asked[1]) - 1;
+  if (is_one_of_many && world_comm.rank() == 0) stopping_rank_ = static_cast<int>(asked[1]) - 1;
   if (asked[0] > 0) stopped_ = true;
   return asked[0] > 0;
 }

@@ -63,8 +63,8 @@ class Training {
   /// Returns whether the ranks were asked to stop.
   bool is_stopped() const { return stopped_; }
   /// Returns ": rank 2 was asked to stop" on the process of rank 0 if exactly one of several ranks was asked; else "".
-  std::string stopped_by() const {
-    return stopped_by_ < 0 ? "" : fmt::format(": rank {} was asked to stop", stopped_by_);
+  std::string stop_reason() const {
+    return stopping_rank_ < 0 ? "" : fmt::format(": rank {} was asked to stop", stopping_rank_);
   }
   double held_out_loss(World& world, const std::vector<RankRun*>& ranks) const;
 
@@ -74,7 +74,7 @@ class Training {
 
   TrainingSettings settings_;
   std::atomic<bool> stopped_ = false;
-  int stopped_by_ = -1;
+  int stopping_rank_ = -1;
   std::vector<double> earlier_;              // losses before this run
   std::vector<std::vector<double>> losses_;  // [rank of this process][step of this run]: the rank's part of the loss
 };

@@ -107,10 +107,10 @@ TEST(Monta, PlansAreTheClosedFormsWhereNothingStalls) {
   const Profile profile = monta_cluster(nullptr);
   for (const int seq : lengths()) {
     const MontaLayer layer(profile, seq);
-    EXPECT_EQ(layer.bytes(), 2.0 * 1024 * seq * 8192 * 2);
+    EXPECT_EQ(layer.dispatch_bytes(), 2.0 * 1024 * seq * 8192 * 2);
     for (const MontaStrategy s : {MontaStrategy::baseline, MontaStrategy::o1, MontaStrategy::o2, MontaStrategy::o3})
       for (const int chunks : {1, 2, 4, 8})
-        EXPECT_NEAR(layer.exchange_s(s, chunks) / p.seconds(s, layer.bytes(), chunks), 1, 1e-9)
+        EXPECT_NEAR(layer.exchange_s(s, chunks) / p.seconds(s, layer.dispatch_bytes(), chunks), 1, 1e-9)
             << name_of(s) << " " << seq << "K, " << chunks;
     const double o3 = layer.exchange_s(MontaStrategy::o3, kMontaChunks);
     for (const MontaStrategy s : kMontaStrategies)
@@ -173,9 +173,9 @@ TEST(Monta, StalledPlansAreTheSteppedPipelines) {
     const MontaLayer layer(profile, seq);
     for (const MontaStrategy s : kMontaStrategies)
       for (const int chunks : {1, 2, 4, 8}) {  // that divide the rows
-        const double free = p.seconds(s, layer.bytes(), chunks), found = layer.exchange_s(s, chunks);
+        const double free = p.seconds(s, layer.dispatch_bytes(), chunks), found = layer.exchange_s(s, chunks);
         const int n = s == MontaStrategy::o1 ? 1 : chunks;
-        EXPECT_NEAR(found / stalled(s, p.times(s, layer.bytes(), n), n, stall_s), 1, 1e-9)
+        EXPECT_NEAR(found / stalled(s, p.times(s, layer.dispatch_bytes(), n), n, stall_s), 1, 1e-9)
             << name_of(s) << " " << seq << "K, " << chunks;
         slower += found > free * 1.01;
       }
