@@ -43,7 +43,7 @@ MemoryReport report_of(const MemoryOptions& o) {
 std::vector<std::string> smaller(const MemoryReport& report) {
   std::vector<std::string> items;
   const MemoryEstimate estimate = estimate_memory(report.request);
-  if (!report.capacity_bytes || !misfit(estimate, *report.capacity_bytes)) return items;
+  if (!report.capacity_bytes || !memory_refusal(estimate, *report.capacity_bytes)) return items;
   for (const Recompute again : {Recompute::none, Recompute::selective, Recompute::full}) {
     MemoryRequest less = report.request;
     ParallelShape& p = less.shape.parallel;
@@ -74,11 +74,11 @@ void print_text(const MemoryReport& report) {
       p.zero, micro_batches_in_flight(r, estimate_memory(r).stage), r.micro_batches,
       describe_order(r.order, r.virtual_stages), name_of(p.recompute));
   const std::string rules = report.framework == "moetune" ? "" : fmt::format(", kept as {} does", report.framework);
-  fmt::print("{}\n{}\n\n{}", fitted_line(what), fitted_line(how + rules), table);
+  fmt::print("{}\n{}\n\n{}", line_within_columns(what), line_within_columns(how + rules), table);
   if (p.offload != Offload::none)
     fmt::print("{} offloaded: {} of the host's memory\n", name_of(p.offload), human_bytes(estimate_memory(r).host));
   if (const std::vector<std::string> less = smaller(report); !less.empty())
-    fmt::print("{}\n", fitted_line(fmt::format("smaller if less is kept: {}", fmt::join(less, "; "))));
+    fmt::print("{}\n", line_within_columns(fmt::format("smaller if less is kept: {}", fmt::join(less, "; "))));
   if (!report.capacity_bytes)
     fmt::print("{} has no memory of a rank: set topology.memory_bytes in the profile, or --memory-gib\n",
                report.cluster);
@@ -91,7 +91,7 @@ struct ParmReport {
 
 ParmReport parm_report(const MemoryOptions& o) {
   const std::vector<Grid> grids{find_grid("parm-a"), find_grid("parm-b")};
-  const SomeLayerFields& fields = o.selection.layer.fields;
+  const PartialLayerFields& fields = o.selection.layer.fields;
   ParmAssumptions assumed{fields.get(&LayerShape::top_k), fields.get(&LayerShape::experts)};
   ParmReport report{count_parm_layers(grids, assumed), {}};
   assumed.table4_groups = true;
@@ -100,7 +100,7 @@ ParmReport parm_report(const MemoryOptions& o) {
 }
 
 void print_parm(const MemoryOptions& o, const ParmReport& report) {
-  const SomeLayerFields& fields = o.selection.layer.fields;
+  const PartialLayerFields& fields = o.selection.layer.fields;
   const auto experts = fields.get(&LayerShape::experts);
   fmt::print("Parm's layers (INFOCOM'24, Table III) that fit its GPUs, beside the {} it ran\n\n{}\n", kParmLayers,
              parm_table(report.table3));
@@ -146,7 +146,7 @@ MemoryEstimate estimate_by(const MemoryReport& report, ActivationModel model) {
 
 std::string share(const MemoryEstimate& e, std::optional<double> capacity_bytes) {
   if (!capacity_bytes) return "unknown";
-  if (misfit(e, *capacity_bytes)) return "does not fit";
+  if (memory_refusal(e, *capacity_bytes)) return "does not fit";
   return percent(e.total() / *capacity_bytes, 0);
 }
 
@@ -185,7 +185,7 @@ bool fits(MemoryRequest request, const ParmCount& way, double capacity_bytes) {
   request.flow = way.replicated ? Flow::replicated : Flow::sharded;
   MemoryEstimate e = estimate_memory(request);
   if (!way.optimizer) e.optimizer = 0;
-  return !misfit(e, capacity_bytes);
+  return !memory_refusal(e, capacity_bytes);
 }
 
 std::string label(const ParmCount& way) {
@@ -234,7 +234,7 @@ Json to_json(const MemoryReport& report) {
              {"fits", nullptr},
              {"reason", nullptr}};
     if (report.capacity_bytes) {
-      const auto refusal = misfit(e, *report.capacity_bytes);
+      const auto refusal = memory_refusal(e, *report.capacity_bytes);
       row["fits"] = !refusal;
       if (refusal) row["reason"] = refusal->text();
     }

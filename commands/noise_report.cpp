@@ -90,7 +90,7 @@ std::vector<double> loads(const LayerCase& shape, int ranks, const std::vector<d
   if (pads_to_largest_load(shape)) std::ranges::fill(rows, *std::ranges::max_element(rows));
   std::vector<double> by_rank;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto first = rows.begin() + place_in(p, GroupKind::ep, rank) * on_a_rank;
+    const auto first = rows.begin() + index_in_group(p, GroupKind::ep, rank) * on_a_rank;
     by_rank.push_back(std::accumulate(first, first + on_a_rank, 0.0) / mean);
   }
   return by_rank;
@@ -131,7 +131,7 @@ RankNoise noise_of(const NoiseFlags& flags, const LayerCase& shape, int stages, 
   return noise;
 }
 
-NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s) {
+NoiseRow replay_with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s) {
   int stages = 1;  // all stages of a model; a single one for a layer
   for (const Lane& lane : plan.structure->lanes) stages = std::max(stages, lane.stage + 1);
   const RankNoise noise = noise_of(flags, plan.shape, stages, plan.layers);

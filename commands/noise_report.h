@@ -35,7 +35,7 @@ struct NoiseRow {
   RankOutcome outcome;
 };
 /// Replays the plan of a layer or a model on all its ranks. `pricer`: the pricer of its layer.
-NoiseRow with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s);
+NoiseRow replay_with_noise(const NoiseFlags& flags, const LayerPricer& pricer, const Plan& plan, double even_s);
 std::string noise_text(const std::vector<NoiseRow>& rows);
 Json to_json(const NoiseRow& row);
 

@@ -84,7 +84,7 @@ void print_traffic(const PlacementRequest& request) {
   fmt::print("traffic that meets between nodes: {}\n", fmt::join(kinds, " before "));
   fmt::print("what can meet, where gradients or pipeline sends are asynchronous:\n");
   for (const TrafficConflict& c : traffic_conflicts(request))
-    fmt::print("{}\n", fitted_line(fmt::format("  {:<9} {} and {}", c.phase, c.traffic, c.meets), kMeets));
+    fmt::print("{}\n", line_within_columns(fmt::format("  {:<9} {} and {}", c.phase, c.traffic, c.meets), kMeets));
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ int run_placement(const PlacementOptions& options) {
     fmt::print("{}\n", document_text(to_json(options.request, placement)));
     return 0;
   }
-  fmt::print("{}\n", fitted_line(fmt::format("{}: {}", name_of(placement.expansion), placement.reason)));
+  fmt::print("{}\n", line_within_columns(fmt::format("{}: {}", name_of(placement.expansion), placement.reason)));
   if (placement.expansion != Expansion::open) print_groups(placement);
   print_traffic(options.request);
   return 0;

@@ -36,7 +36,7 @@ struct SimulatedLayer {
 
 std::optional<bool> fits(const LayerResult& result, const Profile& profile) {
   if (!profile.memory_bytes) return std::nullopt;
-  return !misfit(result.memory, *profile.memory_bytes);
+  return !memory_refusal(result.memory, *profile.memory_bytes);
 }
 
 SimulatedLayer simulate_one(const Schedule& schedule, const LayerPricer& pricer, const DegreeChoice& degrees) {
@@ -95,7 +95,7 @@ std::string gantts_text(const std::vector<const SimulatedLayer*>& fastest_first,
 }
 
 void print_text(const LayerCase& shape, const Profile& profile, const std::vector<SimulatedLayer>& all,
-                const Refused& refused, int drawn) {
+                const RefusedSchedules& refused, int drawn) {
   std::vector<const SimulatedLayer*> fastest_first;
   for (const SimulatedLayer& s : all) fastest_first.push_back(&s);
   std::ranges::stable_sort(fastest_first, {}, [](const SimulatedLayer* s) { return s->result.total_s(); });
@@ -104,7 +104,7 @@ void print_text(const LayerCase& shape, const Profile& profile, const std::vecto
       fmt::format("{} on {} ({} x {}), {}, {}{}{}", describe(shape.layer), profile.name, counted(profile.nodes, "node"),
                   profile.ranks_per_node, describe_groups(shape.parallel), name_of(shape.rounding),
                   states.empty() ? "" : ", ", states);
-  fmt::print("{}\n\n{}{}", fitted_line(what), table_text(fastest_first, profile), refused.text());
+  fmt::print("{}\n\n{}{}", line_within_columns(what), table_text(fastest_first, profile), refused.text());
   fmt::print("{}", gantts_text(fastest_first, drawn));
 }
 
@@ -172,11 +172,11 @@ std::string fastest_text(const std::vector<PlannedRow>& fastest_first, const Pro
   return text + has + "\n";
 }
 
-void Refused::add(const Schedule& schedule, const Unsupported& error) {
+void RefusedSchedules::add(const Schedule& schedule, const Unsupported& error) {
   rows_.emplace_back(schedule.name, error.refusal());
 }
 
-void Refused::require_others(size_t asked) const {
+void RefusedSchedules::require_others(size_t asked) const {
   if (rows_.size() < asked) return;
   const Refusal& first = rows_.front().second;
   std::vector<std::string_view> names;
@@ -190,7 +190,7 @@ void Refused::require_others(size_t asked) const {
   throw Unsupported(fmt::format("{}{}{}", asked == 1 ? "" : who + ": ", first.text(), next));
 }
 
-std::string Refused::text() const {
+std::string RefusedSchedules::text() const {
   std::string text;
   for (const auto& [schedule, refusal] : rows_)
     text += fmt::format("  {}: unsupported: {}\n", schedule,
@@ -198,7 +198,7 @@ std::string Refused::text() const {
   return text;
 }
 
-void Refused::append_to(Json& rows) const {
+void RefusedSchedules::append_to(Json& rows) const {
   for (const auto& [schedule, refusal] : rows_)
     rows.push_back({{"schedule", schedule}, {"status", name_of(CaseStatus::unsupported)}, {"reason", refusal.text()}});
 }
@@ -219,7 +219,7 @@ int run_simulate(const SimulateOptions& options) {
   const auto chosen = commands::chosen_schedules(options.selection);
   commands::require_one_saved(options.save_plan, chosen.size());
   std::vector<SimulatedLayer> all;
-  Refused refused;
+  RefusedSchedules refused;
   for (const Schedule* schedule : chosen) {
     try {
       all.push_back(simulate_one(*schedule, pricer, options.selection.degrees));
@@ -237,7 +237,7 @@ int run_simulate(const SimulateOptions& options) {
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
   for (const SimulatedLayer& s : all) {
-    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
+    if (options.noise.any()) noisy.push_back(replay_with_noise(options.noise, pricer, s.plan, s.timeline.makespan_s));
     groups.push_back(trace_group(s.plan, s.timeline, profile.name));
   }
   if (!options.trace.file.empty()) commands::write_trace(groups, options.trace);
@@ -309,7 +309,7 @@ void print_text(const commands::ChosenModel& chosen, const Profile& profile, con
     head += fmt::format("planned as attention over all tokens: {}\n", fmt::join(chosen.replaced_mixers, ", "));
   if (chosen.vocabulary > 0) head += "without the output projection, which tune adds\n";
   head += '\n';
-  fmt::print("{}", fitted_text(head));
+  fmt::print("{}", text_within_columns(head));
   Table table({"schedule", "r_f", "r_b", "iteration ms", "over tutel", "of bound", "of own bound", "search gap",
                "after backward", "a rank needs", "fits"});
   table.hide_first({"after backward", "of own bound", "search gap", "of bound"}, "--wide");
@@ -324,7 +324,7 @@ void print_text(const commands::ChosenModel& chosen, const Profile& profile, con
   for (const SimulatedModel* s : fastest_first) {
     const ModelResult& r = s->result;
     const double seconds = r.total_s();
-    const auto reason = profile.memory_bytes ? misfit(s->memory, *profile.memory_bytes) : std::nullopt;
+    const auto reason = profile.memory_bytes ? memory_refusal(s->memory, *profile.memory_bytes) : std::nullopt;
     rows.push_back({r.schedule, profile.memory_bytes ? std::optional(!reason) : std::nullopt});
     table.add({std::string(r.schedule), fmt::format("{}", r.decision.degree_forward), degrees_of(chosen.model, r),
                fmt::format("{:.3f}", seconds * 1e3),
@@ -363,7 +363,7 @@ Json to_json(const SimulatedModel& s, const ModelShape& model, const Profile& pr
             {"gap", r.gap()},
             {"memory_bytes", s.memory.total()},
             {"fits", nullptr}};
-  if (profile.memory_bytes) json["fits"] = !misfit(s.memory, *profile.memory_bytes);
+  if (profile.memory_bytes) json["fits"] = !memory_refusal(s.memory, *profile.memory_bytes);
   commands::add_timeline(json, r.plan, r.timeline);
   return json;
 }
@@ -389,7 +389,7 @@ int run_simulate_model(const SimulateOptions& options) {
   ModelSearch search;
   const DegreeChoice degrees = commands::within_memory(options.selection.degrees, profile.memory_bytes, chosen);
   std::vector<SimulatedModel> all;
-  Refused refused;
+  RefusedSchedules refused;
   for (const Schedule* schedule : schedules) {
     try {
       all.push_back(
@@ -418,7 +418,8 @@ int run_simulate_model(const SimulateOptions& options) {
   std::vector<NoiseRow> noisy;
   std::vector<TraceGroup> groups;
   for (const SimulatedModel& s : all) {
-    if (options.noise.any()) noisy.push_back(with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
+    if (options.noise.any())
+      noisy.push_back(replay_with_noise(options.noise, pricer, s.result.plan, s.result.total_s()));
     groups.push_back(trace_group(s.result.plan, s.result.timeline, profile.name));
   }
   if (!options.trace.file.empty()) commands::write_trace(groups, options.trace);

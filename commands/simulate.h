@@ -33,7 +33,7 @@ struct SimulateOptions {
 
 /// The requested schedules that the case or the profile does not allow. They are shown as rows with a reason instead of
 /// numbers.
-class Refused {
+class RefusedSchedules {
  public:
   void add(const Schedule& schedule, const Unsupported& error);
   /// Throws Unsupported with the reasons if no schedule is left to show.

@@ -152,11 +152,11 @@ class Layerbench {
   Layerbench(const LayerbenchOptions& options, World* processes)
       : options_(options),
         target_(commands::target_of(options.selection.cluster, commands::ranks_of(options, processes))),
-        jobs_(commands::jobs_on(target_, options.selection, settings_of(options, target_))),
+        jobs_(commands::layer_job_on(target_, options.selection, settings_of(options, target_))),
         layers_(benched_layers(options, target_)),
         writer_(target_.open_records(commands::records_path(options.out, "layerbench", target_.file_name()),
                                      options.invocation, files_read())) {
-    commands::share_done(target_, writer_);
+    commands::broadcast_finished_cases(target_, writer_);
   }
 
   const commands::Target& target() const { return target_; }
@@ -193,7 +193,7 @@ class Layerbench {
 
   std::optional<commands::LayerOutcome> known(const BenchedLayer& layer) const {
     const bool runs_anew = options_.profile || !options_.dump.empty() || !options_.trace.file.empty();
-    return grid_layer() && !runs_anew ? commands::known_outcome(job_of(layer), writer_) : std::nullopt;
+    return grid_layer() && !runs_anew ? commands::recorded_outcome(job_of(layer), writer_) : std::nullopt;
   }
 
   std::vector<std::string> files_read() const {
@@ -267,7 +267,7 @@ class Layerbench {
     if (!grid_layer()) return commands::run_layer_job(job, parameters);
     if (layer.refusal)
       return commands::failed_layer_job(job, parameters, CaseStatus::unsupported, layer.refusal->text());
-    return commands::run_or_record_why(job, parameters);
+    return commands::run_or_record_failure(job, parameters);
   }
 
   const LayerbenchOptions& options_;
@@ -286,7 +286,7 @@ int run_layerbench(const LayerbenchOptions& options, World* processes) {
   const LayerbenchResults results = bench.run();
   if (bench.target().is_leader()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
   for (const commands::LayerOutcome& outcome : results.outcomes)
-    commands::require_sound(outcome, options.selection.grid.empty());
+    commands::require_correct_outcome(outcome, options.selection.grid.empty());
   return kOk;
 }
 

@@ -51,7 +51,7 @@ class ServeBench {
         served_(commands::served_case(request(), target_.cluster)),
         writer_(target_.open_records(commands::records_path(options.out, "layerbench", target_.file_name()),
                                      options.invocation, {options.serve.routing})) {
-    commands::share_done(target_, writer_);
+    commands::broadcast_finished_cases(target_, writer_);
     setup_ = commands::serving_setup(options.serve);
     const LayerShape& layer = served_.shape.layer;
     if (target_.emulated && options.serve.routing.empty()) setup_.weight = weight_of(layer);
@@ -156,7 +156,7 @@ class ServeBench {
     request.settings.repetitions = options_.iterations.value_or(measure::kPasses);
     request.settings.timeout_s = options_.timeout_s;
     request.sizes = measure::sizes_for(served_.shape.layer.dtype, target_.ranks.device);
-    commands::LayerJob job = commands::jobs_on(target_, options_.selection, {.timeout_s = options_.timeout_s});
+    commands::LayerJob job = commands::layer_job_on(target_, options_.selection, {.timeout_s = options_.timeout_s});
     job.name = describe(served_.shape.layer);
     job.model.shape = served_.shape;
     job.schedules = {&find_schedule("ds-moe")};  // its tasks include all kinds that serving uses

@@ -142,7 +142,7 @@ int run_microbench(const MicrobenchOptions& options, World* processes) {
   if (has_tasks) jobs = commands::module_jobs(target, options.modules, dtype_from(options.dtype, "--dtype"), *text);
   const std::string path = commands::records_path(options.out, "microbench", target.file_name());
   RecordWriter writer = target.open_records(path, options.invocation, {});
-  commands::share_done(target, writer);
+  commands::broadcast_finished_cases(target, writer);
   std::optional<Progress> progress;
   if (target.is_leader())
     progress.emplace(fmt::format("microbench {}{}", target.cluster.name, target.emulated ? " (emulated)" : ""));

@@ -79,7 +79,7 @@ std::vector<PlainExpert::Hidden> PlainExpert::hidden_of_column(int64_t h) const 
 measure::WrongElements PlainExpert::wrong_output(const Matrix& found) const {
   const measure::SumCheck check = check_of("output", w2_.rows);
   measure::WrongElements wrong;
-  for (const int64_t row : measure::spread_over(x_.rows, kSampled)) {
+  for (const int64_t row : measure::evenly_spaced(x_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_row(row);
     for (int64_t col = 0; col < x_.cols; ++col) {
       measure::ExactSum sum;
@@ -92,7 +92,7 @@ measure::WrongElements PlainExpert::wrong_output(const Matrix& found) const {
 
 void PlainExpert::check_input_gradient(const Matrix& d_x, measure::WrongElements& wrong) const {
   const measure::SumCheck check = check_of("input gradient", w2_.rows);
-  for (const int64_t row : measure::spread_over(x_.rows, kSampled)) {
+  for (const int64_t row : measure::evenly_spaced(x_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_row(row);
     for (int64_t m = 0; m < x_.cols; ++m) {
       measure::ExactSum sum;
@@ -108,7 +108,7 @@ void PlainExpert::check_input_gradient(const Matrix& d_x, measure::WrongElements
 measure::WrongElements PlainExpert::wrong_gradients(const Matrix& d_x) const {
   measure::WrongElements wrong;
   check_input_gradient(d_x, wrong);
-  for (const int64_t h : measure::spread_over(w2_.rows, kSampled)) {
+  for (const int64_t h : measure::evenly_spaced(w2_.rows, kSampled)) {
     const std::vector<Hidden> all = hidden_of_column(h);
     // Checks index h of a gradient, a column for w1 and w3, a row for w2: sums of `of` (rows, M) times `by` over rows.
     const auto check = [&](std::string_view name, const Matrix& of, auto by) {

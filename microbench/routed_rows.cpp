@@ -14,7 +14,7 @@ constexpr int64_t kDrawn =
     999983;  // count of random numbers before they repeat; a prime, so that rows of a tensor differ
 
 std::vector<int64_t> columns_of(const Routing& routing, int64_t width) {
-  return measure::spread_over(width, routing.mixes() ? kMixedColumns : kColumns);
+  return measure::evenly_spaced(width, routing.mixes() ? kMixedColumns : kColumns);
 }
 
 // Returns the offset, in elements, of a pair's row in the rows; none for a dropped pair.
@@ -94,7 +94,7 @@ measure::WrongElements wrong_dots(const RoutedRows& routed, TensorView tokens, T
   const int64_t width = tokens.size(1);
   const measure::SumCheck check("gradients of pairs", width, DType::float32, DType::float32);
   measure::WrongElements wrong;
-  for (const int64_t pair : measure::spread_over(routed.routing.pairs(), kPairs)) {
+  for (const int64_t pair : measure::evenly_spaced(routed.routing.pairs(), kPairs)) {
     const float* token = tokens.as<float>() + pair / routed.routing.choices * width;
     measure::ExactSum sum;
     if (const auto place = place_of(routed, pair))

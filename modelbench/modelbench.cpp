@@ -100,7 +100,7 @@ int layers_that_fit(const ModelShape& model, int64_t vocabulary, bool tied, cons
   cut.vocabulary = vocabulary;
   cut.step.tied = tied;
   while (cut.layers > cut.shape.parallel.pp && cut.dense.count(0, cut.layers - 1) < cut.layers - 1 &&
-         misfit(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes))
+         memory_refusal(estimate_memory(memory_request(cut, cut.shape, Flow::sharded)), *cluster.memory_bytes))
     cut = first_layers(cut, cut.layers - 1);
   return cut.layers;
 }
@@ -125,7 +125,7 @@ void require_runs(const ModelbenchOptions& options, const commands::ChosenModel&
                   const commands::Target& target) {
   const LayerShape& layer = chosen.model.shape.layer;
   if (!target.emulated && target.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer);
-  if (computes_in(target.ranks.device, layer.dtype)) model::require_trains(layer.dtype);
+  if (supports_dtype(target.ranks.device, layer.dtype)) model::require_trains(layer.dtype);
   require<BadInput>(chosen.vocabulary > 0, "--model: found {} without a vocabulary, expected one in its file",
                     chosen.name);
   require<BadInput>(chosen.vocabulary >= text.vocabulary() + (layer.causal ? 0 : 1),
@@ -186,7 +186,7 @@ class Modelbench {
          {std::pair("--checkpoint", &options_.checkpoint), {"--save-weights", &options_.save_weights}})
       require<BadInput>(value->empty() || schedules == 1, "{}: found {} schedules, expected one (--schedule)", flag,
                         schedules);
-    commands::share_done(target_, writer_);
+    commands::broadcast_finished_cases(target_, writer_);
   }
 
   const commands::Target& target() const { return target_; }
@@ -274,7 +274,7 @@ class Modelbench {
     settings.training.weights = options_.weights;
     settings.training.save_weights = options_.save_weights;
     settings.inspect = commands::inspection_of(options_.dump, options_.record_routing);
-    commands::LayerJob job = commands::jobs_on(target_, options_.selection, settings);
+    commands::LayerJob job = commands::layer_job_on(target_, options_.selection, settings);
     job.name = chosen_.name;
     job.packs_online = options_.online_packing;
     if (plan_) {
@@ -368,7 +368,7 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   std::optional<ModelbenchResults> found;
   try {
     found = bench.run();
-  } catch (const measure::Stopped& stopped) {
+  } catch (const measure::TrainingStopped& stopped) {
     if (bench.target().is_leader())
       log_error(fmt::format("{}{}", stopped.what(),
                             options.checkpoint.empty() ? "" : ": the same command goes on from its checkpoint"));
@@ -376,7 +376,7 @@ int run_modelbench(const ModelbenchOptions& options, World* processes) {
   }
   const ModelbenchResults& results = *found;
   if (bench.target().is_leader()) fmt::print("{}\n", options.json ? json_of(results) : text_of(results));
-  commands::require_sound(results.outcome, true);
+  commands::require_correct_outcome(results.outcome, true);
   return kOk;
 }
 

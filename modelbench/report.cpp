@@ -111,7 +111,7 @@ void ModelbenchResults::describe_text(const TokenSource& source, const std::stri
 void ModelbenchResults::describe_layer(const LayerShape& layer, bool tied) {
   const auto add = [&](std::string_view what) { kind += fmt::format("{}{}", kind.empty() ? "" : ", ", what); };
   if (!layer.causal) add("an encoder that learns masked tokens");
-  if (is_post(layer.norm)) add("post-norm");
+  if (is_post_norm(layer.norm)) add("post-norm");
   if (layer.bias) add("biases");
   if (tied) add("tied embedding");
   if (!layer.causal) entropy_rate = order_1_entropy = std::nullopt;
@@ -183,7 +183,7 @@ std::string human_flops(double flops) {
 
 }  // namespace
 
-std::optional<double> Utilisation::of_step(double seconds) const {
+std::optional<double> Utilisation::utilisation_of_step(double seconds) const {
   if (!peak_flops || seconds <= 0) return std::nullopt;
   return step_flops / (ranks * *peak_flops * seconds);
 }
@@ -204,7 +204,8 @@ void add_utilisation(const Utilisation& use, commands::LayerOutcome& outcome) {
   for (commands::ScheduleRun& run : outcome.runs)
     for (Fields* fields : {&run.record.summary, &run.record.prediction})
       if (fields->has("total_s"))
-        if (const auto share = use.of_step(fields->number("total_s", run.record.key))) fields->set(kUsed, *share);
+        if (const auto share = use.utilisation_of_step(fields->number("total_s", run.record.key)))
+          fields->set(kUsed, *share);
 }
 
 std::string utilisation_text(const Utilisation& use, const commands::LayerOutcome& outcome, double process_bytes) {

@@ -19,7 +19,7 @@ struct Utilisation {
   std::string peak_by;               // source of the peak
 
   /// Returns the share of the peak that a step of `seconds` uses; none if the peak is unknown.
-  std::optional<double> of_step(double seconds) const;
+  std::optional<double> utilisation_of_step(double seconds) const;
 };
 
 /// Returns the FLOPs of a step and the peak of the ranks. `asked`: the FLOP/s of a rank by a flag; none: takes the rate

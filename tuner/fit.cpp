@@ -65,7 +65,7 @@ void take_missing(const FitOptions& options, const std::string& out, Profile& pr
   if (options.compute_from.empty()) return;
   const Profile other = find_profile(options.compute_from);
   require_other_file(out, {other.file});
-  require<BadInput>(!take_computations(profile, other).empty(),
+  require<BadInput>(!take_compute_prices(profile, other).empty(),
                     "--compute-from: found {}, expected a profile with rows of computations that the records lack",
                     other.name);
   profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
@@ -84,7 +84,7 @@ void take_network(const FitOptions& options, const std::string& out, Profile& pr
   profile.comm = other.comm;
   for (CommRow& row : profile.comm)
     if (row.verdict.origin.empty()) row.verdict.origin = "from " + other.name;
-  take_computations(profile, other);
+  take_compute_prices(profile, other);
   profile.source += fmt::format("; not measured: {}", text_of_origins(profile));
 }
 
@@ -197,8 +197,9 @@ std::string task_table(const Profile& profile) {
   for (const TaskRow& row : profile.tasks) {
     std::string terms;
     for (size_t t = 0; t < kTerms; ++t)
-      if (row.s_per[t] > 0)
-        terms += fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.s_per[t], term_names()[t]);
+      if (row.seconds_per_term[t] > 0)
+        terms +=
+            fmt::format("{}{:.3g} ps a {}", terms.empty() ? "" : ", ", 1e12 * row.seconds_per_term[t], term_names()[t]);
     table.add({fmt::format("{} {}{}", row.name, name_of(row.phase), row.verdict.weak ? " !" : ""), terms,
                percent_if(row.held_out_error), percent_if(row.verdict.held_out_worst)});
   }
@@ -251,7 +252,7 @@ Json fit_json(const FittedProfile& fitted) {
   for (const TaskRow& row : fitted.profile.tasks) {
     Json json{{"op", row_name(row)}, {"held_out_error", nullptr}, {"held_out_worst", nullptr}};
     for (size_t t = 0; t < kTerms; ++t)
-      if (row.s_per[t] > 0) json[fmt::format("s_per_{}", term_names()[t])] = row.s_per[t];
+      if (row.seconds_per_term[t] > 0) json[fmt::format("s_per_{}", term_names()[t])] = row.seconds_per_term[t];
     if (row.held_out_error) json["held_out_error"] = *row.held_out_error;
     if (row.verdict.held_out_worst) json["held_out_worst"] = *row.verdict.held_out_worst;
     if (row.verdict.weak) json["weak"] = *row.verdict.weak;

@@ -26,12 +26,12 @@ void add_notes(const std::vector<commands::SweepRow>& rows, std::vector<std::str
 }
 
 Table summary_table(const std::vector<commands::ScheduleSummary>& summaries, const commands::SweepRequest& request) {
-  Table table({"schedule", "layers", "over tutel", commands::printed_head(request.grid), "of bound", "of own bound",
-               "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "layers", "over tutel", commands::paper_column_header(request.grid), "of bound",
+               "of own bound", "r_f", "r_b", "r_f != r_b"});
   for (const commands::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), fmt::format("{}", s.layers), simulated_speedup(s),
                times(commands::printed_speedup(request.grid, request.profile, request.degrees, s.schedule)),
-               percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
+               percent(s.bound_ratio), percent(s.own_bound_ratio), commands::degree_range(s.degrees_forward),
                commands::degree_range(s.degrees_backward), fmt::format("{}", s.differing_degrees)});
   return table;
 }

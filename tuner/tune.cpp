@@ -94,8 +94,9 @@ int run_planned_tune(const TuneOptions& options) {
       fmt::format("{} layers of {} on {}, simulated ({}), degrees exact, planned in {}\n\n{}\n{}records: {}\n",
                   rows.size(), grid.name, profile.name, name_of(grid.rounding), human_seconds(took.count()),
                   sweep_report(rows, request), strategies.empty() ? "" : strategy_table(strategies) + '\n', path);
-  print_with_records(write_records,
-                     [&] { fmt::print("{}", options.json ? document_text(document) + '\n' : fitted_text(text)); });
+  print_with_records(write_records, [&] {
+    fmt::print("{}", options.json ? document_text(document) + '\n' : text_within_columns(text));
+  });
   return code;
 }
 

@@ -91,7 +91,7 @@ Words verbs_behind(const CLI::App& app, const std::string& starter) {
   Words names;
   for (const Verb& verb : all_verbs()) {
     const bool records = app.get_subcommand(std::string(verb.name))->get_option_no_throw("--overwrite") != nullptr;
-    const bool of_gates = verb.name == "launch" || (records && !verb.starts_another);
+    const bool of_gates = verb.name == "launch" || (records && !verb.starts_other_programs);
     if (starter.empty() || (starter == "launch" ? verb.runs_layers() : of_gates)) names.emplace_back(verb.name);
   }
   return names;
@@ -111,7 +111,7 @@ Words completions(const std::string& line) {
   const auto calls = add_verbs(app, command);  // keeps the variables of the flags alive
   std::string starter;
   for (auto behind = words.begin(); (behind = std::ranges::find(words, "--")) != words.end();) {
-    if (const Verb* verb = find_verb(words.front()); verb == nullptr || !verb->starts_another) break;
+    if (const Verb* verb = find_verb(words.front()); verb == nullptr || !verb->starts_other_programs) break;
     starter = words.front();
     words.erase(words.begin(), behind + 1);
   }

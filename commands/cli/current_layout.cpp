@@ -119,7 +119,7 @@ tuner::MeasuredSteps measured_steps(const std::string& text) {
     return {{number<double>(flag, text, {1e-9, 1e9})}};
   const std::string log = text_of_file(text, "a training's log, or seconds of a step");
   std::optional<tuner::MeasuredSteps> steps;
-  for (const std::string& kind : regress::known_logs()) {
+  for (const std::string& kind : regress::known_log_formats()) {
     const auto found = regress::OutputMetric(kind, "", flag).in(log, {});
     const auto times = found.cases.find("");
     if (times == found.cases.end()) continue;
@@ -128,7 +128,7 @@ tuner::MeasuredSteps measured_steps(const std::string& text) {
   }
   if (steps) return *std::move(steps);
   bad_input("{}: {}: found no time of an iteration, expected the log of a training: {}", flag, text,
-            fmt::join(regress::known_logs(), ", "));
+            fmt::join(regress::known_log_formats(), ", "));
 }
 
 }  // namespace moe::cli

@@ -65,7 +65,7 @@ void report_line(const std::string& what) {
   log_error(what);
 }
 
-int guarded(const std::function<int()>& body) {
+int run_and_report_errors(const std::function<int()>& body) {
   hold_standard_descriptors();
   try {
     hold_reserve();

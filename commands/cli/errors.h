@@ -11,6 +11,6 @@ namespace moe::cli {
 void report_line(const std::string& what);
 
 /// Runs `body` and turns its exceptions into a line and an exit code; a defect of the program itself is 70.
-int guarded(const std::function<int()>& body);
+int run_and_report_errors(const std::function<int()>& body);
 
 }  // namespace moe::cli

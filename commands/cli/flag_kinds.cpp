@@ -67,7 +67,7 @@ class Help : public CLI::Formatter {
   }
   std::string make_usage(const CLI::App* app, std::string name) const override {
     std::string usage = Formatter::make_usage(app, std::move(name));
-    if (const Verb* verb = find_verb(app->get_name()); verb != nullptr && verb->starts_another)
+    if (const Verb* verb = find_verb(app->get_name()); verb != nullptr && verb->starts_other_programs)
       usage.insert(usage.find_last_not_of('\n') + 1, " -- VERB [OPTIONS]");
     return usage;
   }
@@ -166,7 +166,7 @@ std::optional<double> factor_or_none(const std::string& flag, const std::string&
 
 // Adds the flag of a layer's field.
 template <class Value>
-void add_field(CLI::App& verb, const LayerField<Value>& field, SomeLayerFields& fields) {
+void add_field(CLI::App& verb, const LayerField<Value>& field, PartialLayerFields& fields) {
   const std::string flag = field.flag();
   const std::string help = help_of(field);
   if constexpr (std::same_as<Value, bool>) {
@@ -309,7 +309,7 @@ void add_json(CLI::App& verb, bool& json) {
 }
 
 void set_example(CLI::App& verb, const std::string& words) {
-  verb.footer("example:\n  " + program_word() + " " + verb.get_name() + words);
+  verb.footer("example:\n  " + program_command() + " " + verb.get_name() + words);
 }
 
 void forbid_other_flags(CLI::App& verb, const std::string& flag, const std::vector<std::string>& kept) {
@@ -323,7 +323,7 @@ void forbid_other_flags(CLI::App& verb, const std::string& flag, const std::vect
 void add_plan(CLI::App& verb, std::string& plan, const std::vector<std::string>& kept) {
   add_text(verb, "--plan", "FILE", plan,
            "run or simulate this plan (from export plan or --save-plan) instead of a layer's schedule")
-      ->group(kWhat);
+      ->group(kWhatHeading);
   forbid_other_flags(verb, "--plan", kept);
 }
 

@@ -120,7 +120,7 @@ void add_trace(CLI::App& verb, commands::TraceFlags& target, const std::string& 
 
 /// The three groups in which --help shows a verb's flags, in this order. begin_group puts the flags that are added
 /// after it into `group`.
-inline constexpr const char *kWhat = "What to run", *kHow = "How", *kOutput = "Output";
+inline constexpr const char *kWhatHeading = "What to run", *kHowHeading = "How", *kOutput = "Output";
 void begin_group(CLI::App& verb, const char* group);
 
 /// Adds a flag for bytes, with the suffix K, M or G for powers of 1024.

@@ -84,7 +84,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[]{
               fmt::join(outside, " "));
   const auto flag = std::ranges::find_if(left, [](const std::string& word) { return word.starts_with('-'); });
   const std::string& word = flag == left.end() ? left.front() : *flag;
-  if (find_verb(verb.get_name())->starts_another && flag == left.end())
+  if (find_verb(verb.get_name())->starts_other_programs && flag == left.end())
     bad_input("{}: found '{}', expected -- before the command to start", verb.get_name(), word);
   bad_input("{}: found '{}', expected a flag of this verb{}; --help lists them", verb.get_name(), word,
             suggestion_for(word, verb));
@@ -262,7 +262,7 @@ std::optional<Command> parse_command_line(int argc, const char* const* argv) {
   require_verb(argc, argv);
   const Verb* const row = argc > 1 ? find_verb(argv[1]) : nullptr;
   // The command after the -- is parsed separately.
-  const bool starts = row != nullptr && row->starts_another;
+  const bool starts = row != nullptr && row->starts_other_programs;
   const int own = starts ? static_cast<int>(std::find(argv, argv + argc, std::string_view("--")) - argv) : argc;
   if (row != nullptr) refuse_empty_values(*app.get_subcommand(argv[1]), {argv + 2, argv + own});
   try {
@@ -304,8 +304,8 @@ VerbCall add_list(CLI::App& verb, Command&) {
 VerbCall add_doctor(CLI::App& verb, Command&) {
   const auto options = std::make_shared<doctor::DoctorOptions>();
   doctor::DoctorOptions& o = *options;
-  set_example(verb, " --strict && " + program_word() + " tune --cluster host");
-  begin_group(verb, kHow);
+  set_example(verb, " --strict && " + program_command() + " tune --cluster host");
+  begin_group(verb, kHowHeading);
   verb.add_flag("--strict", o.strict, "exit code 5 if there is a warning");
   begin_group(verb, kOutput);
   verb.add_flag("--all", o.all, "also list findings that are ok");
@@ -339,7 +339,7 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   add_schedule(verb, s.selection);
   add_model(verb, s.model);
   add_layer(verb, s.selection);
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_framework(verb, s.model);
   add_states(verb, s.selection);
   add_planned_fields(verb, s.selection);
@@ -359,7 +359,7 @@ VerbCall add_simulate(CLI::App& verb, Command&) {
   add_plan(verb, s.plan, {"--cluster", "--nodes", "--nearest", "--trace", "--json"});
   needs(verb, "--sweep-degrees", {"--out"});
   needs(verb, "--overwrite", {"--out"});
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_serve(verb, s.serve, s.selection.cluster, commands::kServeBatches,
             {"--schedule",       "--micro-batches",   "--pipeline",   "--virtual-stages", "--plan",
              "--zero",           "--recompute",       "--node-limit", "--degree-forward", "--degree-backward",
@@ -380,7 +380,7 @@ VerbCall add_fit(CLI::App& verb, Command&) {
   add_text(verb, "--network-from", "CLUSTER|FILE", o.network_from,
            "for records of one GPU: profile for ranks, collectives, and prices of computations that the records lack");
   verb.get_option("--network-from")->excludes("--compute-from");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   verb.add_flag("--strict", o.strict, "exit code 5 if the fit of an operation is WEAK or UNUSABLE");
   begin_group(verb, kOutput);
   add_text(verb, "--name", "NAME", o.name, "name of the profile; default: CLUSTER-fitted");
@@ -407,7 +407,7 @@ VerbCall add_memory(CLI::App& verb, Command&) {
   add_model(verb, m.model);
   add_layer(verb, m.selection);
   verb.add_flag("--parm", m.parm, "instead count the layers of Parm's grid that fit its GPUs");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_framework(verb, m.model);
   add_states(verb, m.selection);
   add_number(verb, "--memory-gib", m.memory_gib, "memory of a rank in GiB; default: the profile's", {1e-6, 1e6});
@@ -487,7 +487,7 @@ VerbCall add_export(CLI::App& verb, Command&) {
   add_text(verb, "--only", "NAME", o.only, "for records: name of the layer to export");
   add_text(verb, "--schedule", "SCHEDULE", o.schedule,
            "for records: schedule whose plan is exported; default: the fastest");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   verb.add_flag("--per-element", o.per_element, "for csv of a profile: betas per float32 element, as in papers");
   verb.add_flag("--samples", o.samples,
                 "for google-benchmark: write every sample as a repetition; default: write medians");
@@ -503,7 +503,7 @@ VerbCall add_import(CLI::App& verb, Command&) {
   verb.add_option("FORMAT", o.format, "format to read")->type_name(exchange::import_formats())->required();
   verb.add_option("FILE", o.files, "one or several files")->type_name("")->required();
   add_text(verb, "--cluster", "NAME", o.cluster, "name of the cluster in the records");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_text(verb, "--op", "alltoall|allgather|reducescatter|allreduce|sendrecv", o.op,
            "for nccl-tests: operation, if the file does not name it");
   add_text(verb, "--network", "inter|intra", o.network, "network of the groups, if the files do not name it");
@@ -544,7 +544,7 @@ void add_launches(CLI::App& verb, Options& o) {
            "names, or the group of a regular expression");
   add_text(verb, "--unit", "s|ms|us|ns|1/s", o.unit,
            "unit of number and REGEX; 1/s: a rate, more is better; default: s");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_text(verb, "--launcher", "WORDS", o.launcher, "command that starts the program: 'mpirun -np 2'");
   add_number(verb, "--delta", o.delta_percent, "least slowdown, in percent, that counts; default: 3", {0.01, 100});
   add_number(verb, "--seed", o.seed, "seed of the random order of launches, and of resampling", {0, 9e18});
@@ -614,7 +614,7 @@ VerbCall add_compare(CLI::App& verb, Command&) {
   add_text(verb, "--metric", "nsys:RANGE", o.metric,
            "BASE and HEAD are SQLite exports of Nsight Systems instead of records; compare an NVTX range");
   add_filter(verb, o.filter);
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_text(verb, "--by", "NAME", o.by, "parameter, or schedule, by which cases are grouped for geometric means");
   add_floor(verb, o.floor);
   verb.add_flag("--strict", o.strict, "exit code 5 if a case is ambiguous and none is slower");
@@ -632,7 +632,7 @@ VerbCall add_history(CLI::App& verb, Command&) {
   set_example(verb, " results");
   verb.add_option("DIR", o.folder, "folder with records (*.jsonl), also in subfolders")->type_name("")->required();
   add_filter(verb, o.filter);
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_text(verb, "--by", "NAME", o.by, "parameter, schedule or key by which cases are grouped into series");
   begin_group(verb, kOutput);
   add_text(verb, "--plot", "FILE", o.plot, "write a picture of the series (.svg, .png)");
@@ -649,7 +649,7 @@ VerbCall add_report(CLI::App& verb, Command&) {
   verb.add_option("RECORDS", o.records, "files of records, plain or gzipped")->type_name("")->required();
   add_text(verb, "--cluster", "CLUSTER|FILE", o.cluster,
            "profile that prices the replays; default: fitted from the records' operations, else their cluster");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_number(verb, "--timelines", o.timelines, "number of layers that the page replays; default: 8", {0, 100});
   begin_group(verb, kOutput);
   add_text(verb, "-o,--out", "FILE", o.out, "file of the page");

@@ -48,7 +48,7 @@ struct RanksFlags {
 };
 
 /// The verbs that run layers, in the executable that has LibTorch. `processes`: null if ranks are threads.
-struct RunningHalf {
+struct RunVerbs {
   int (*microbench)(const microbench::MicrobenchOptions& options, World* processes);
   int (*layerbench)(const layerbench::LayerbenchOptions& options, World* processes);
   int (*modelbench)(const modelbench::ModelbenchOptions& options, World* processes);
@@ -64,7 +64,7 @@ struct VerbCall {
   std::function<void(std::vector<std::string> words)> take_command;
 
   // For a verb that runs layers.
-  std::function<int(const RunningHalf& half, World* processes)> run_layers;
+  std::function<int(const RunVerbs& half, World* processes)> run_layers;
   std::function<bool()> plans_only;  // returns whether this call only plans; empty: it runs layers
   commands::RunOptions* layers = nullptr;
   std::string* cluster = nullptr;  // the option --cluster; if ranks are processes, only the host's is allowed
@@ -74,8 +74,8 @@ struct Command {
   std::string verb;
   LogLevel log = LogLevel::progress;
   bool wide = false;
-  std::vector<OutTarget> targets;         // files and folders that the verb writes, besides records
-  int64_t max_input = kDefaultMostInput;  // largest size of an input file, in bytes after decompression
+  std::vector<OutTarget> targets;             // files and folders that the verb writes, besides records
+  int64_t max_input = kDefaultMaxInputBytes;  // largest size of an input file, in bytes after decompression
   RanksFlags ranks;
   VerbCall call;
 

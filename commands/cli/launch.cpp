@@ -123,7 +123,8 @@ class Ranks {
     if (!again) ended_by_ = static_cast<int>(info.ssi_signo);
     end(SIGTERM);
     // After the first signal, a training finishes its step and saves a checkpoint.
-    deadline_ = std::min(deadline_, Clock::now() + (again ? kGrace : std::max<Clock::duration>(kGrace, timeout_)));
+    deadline_ = std::min(
+        deadline_, Clock::now() + (again ? kTerminationGrace : std::max<Clock::duration>(kTerminationGrace, timeout_)));
   }
 
   void check_children() {

@@ -35,7 +35,7 @@ int run(int argc, char** argv) {
   if (!command) return kOk;
   set_log_level(command->log);
   if (command->wide) widen_output();
-  set_most_input(command->max_input);
+  set_max_input_bytes(command->max_input);
   if (command->runs_layers()) return hand_over(command->verb, argv);
   require_targets(command->targets);
   return command->call.run();
@@ -45,5 +45,5 @@ int run(int argc, char** argv) {
 }  // namespace moe::cli
 
 int main(int argc, char** argv) {
-  return moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
+  return moe::cli::run_and_report_errors([&] { return moe::cli::run(argc, argv); });
 }

@@ -14,8 +14,8 @@
 namespace moe::cli {
 namespace {
 
-constexpr RunningHalf kHalf{microbench::run_microbench, layerbench::run_layerbench, modelbench::run_modelbench,
-                            tuner::run_tune};
+constexpr RunVerbs kHalf{microbench::run_microbench, layerbench::run_layerbench, modelbench::run_modelbench,
+                         tuner::run_tune};
 
 int run(int argc, char** argv) {
   auto command = parse_command_line(argc, argv);
@@ -25,7 +25,7 @@ int run(int argc, char** argv) {
                     command->verb);
   set_log_level(command->log);
   if (command->wide) widen_output();
-  set_most_input(command->max_input);
+  set_max_input_bytes(command->max_input);
   if (command->call.layers->device == DeviceKind::cuda) set_cuda_connections();
   const auto processes = start_processes(command->ranks, std::vector<std::string>(argv, argv + argc));
   return run_together(processes.get(), [&] {
@@ -41,7 +41,7 @@ int run(int argc, char** argv) {
 }  // namespace moe::cli
 
 int main(int argc, char** argv) {
-  const int code = moe::cli::guarded([&] { return moe::cli::run(argc, argv); });
+  const int code = moe::cli::run_and_report_errors([&] { return moe::cli::run(argc, argv); });
   // Ends the process at once, because the libraries' clean-up may wait for ranks that have ended.
   if (code == moe::kRankFailure) std::_Exit(code);
   return code;

@@ -134,7 +134,7 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
                   "with --current: measured seconds of a training step, or a training's log (Megatron-Core, NeMo, "
                   "Megatron-Bridge, DeepSpeed), to compare with the prediction")
       ->type_name("FILE|SECONDS");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_states(verb, s);
   add_planned_fields(verb, s);
   add_degrees(verb, s);
@@ -171,7 +171,7 @@ VerbCall add_tune(CLI::App& verb, Command& c) {
     for (const char* other : {"simulate", "layerbench", "modelbench"})
       options->given_for[other] = shared_flags(*verb.get_parent()->get_subcommand(other), verb);
   });
-  VerbCall call = running(options, &RunningHalf::tune, o.selection.cluster);
+  VerbCall call = running(options, &RunVerbs::tune, o.selection.cluster);
   call.run = [options] { return tuner::run_planned_tune(*options); };
   call.plans_only = [options] { return !options->verify; };
   return call;
@@ -199,7 +199,7 @@ VerbCall add_microbench(CLI::App& verb, Command& c) {
       "tasks of layers on one rank: all, or =MODEL[,MODEL]");
   verb.add_flag("--kernels", m.kernels,
                 "instead check and time the layer's own kernels on --device, compared with copies and plain GEMMs");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_number(verb, "--repetitions", m.repetitions, "samples of each size", {1, 1e6});
   add_number(verb, "-n,--iterations", m.iterations, "runs of an op in one sample; 0: chosen by the op's time",
              {0, 1e6});
@@ -211,7 +211,7 @@ VerbCall add_microbench(CLI::App& verb, Command& c) {
   for (const char* step : {"--step-factor", "--step-bytes"}) needs(verb, step, {"--min-bytes", "--max-bytes"});
   verb.get_option("--step-factor")->excludes("--step-bytes");
   forbid_other_flags(verb, "--kernels", {"--repetitions", "--json", "--device", "--out", "--overwrite"});
-  return running(options, &RunningHalf::microbench, m.cluster);
+  return running(options, &RunVerbs::microbench, m.cluster);
 }
 
 VerbCall add_layerbench(CLI::App& verb, Command& c) {
@@ -232,7 +232,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   add_schedule(verb, s);
   add_stack(verb, l.stack, "number of layers, each of which feeds the next; default: 1");
   add_layer(verb, s);
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_recompute(verb, s);
   add_offload(verb, s);
   add_degrees(verb, s);
@@ -275,7 +275,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
   for (const char* predicted : {"--trace", "--tasks", "--check-only"})
     verb.get_option(predicted)->excludes("--no-predict");
   verb.get_option("--slow")->excludes("--check-only");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   const std::vector<std::string> trains{"--grid",           "--schedule",
                                         "--micro-batches",  "--pipeline",
                                         "--virtual-stages", "--recompute",
@@ -290,7 +290,7 @@ VerbCall add_layerbench(CLI::App& verb, Command& c) {
                                         "--record-routing"};
   add_serve(verb, l.serve, s.cluster, layerbench::kRunBatches, trains);
   add_against(verb, l.against);
-  VerbCall call = running(options, &RunningHalf::layerbench, l.selection.cluster);
+  VerbCall call = running(options, &RunVerbs::layerbench, l.selection.cluster);
   call.run = [options] {
     return commands::run_beside_torch({options->selection, options->iterations, options->threads, options->out});
   };
@@ -311,7 +311,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
   verb.get_option("--model")->description("a whole model (configs/models/); default: gpt2-xl@fsmoe, on host tiny-gpt");
   verb.get_option("--layers")
       ->description("number of layers; default: the model's, or as many as fit into a rank's memory");
-  begin_group(verb, kHow);
+  begin_group(verb, kHowHeading);
   add_number(verb, "--zero", s.layer.zero,
              "ZeRO stage; 1: shards optimizer states over the ranks with the same weights; default: 0", {0, 1});
   add_recompute(verb, s);
@@ -366,7 +366,7 @@ VerbCall add_modelbench(CLI::App& verb, Command& c) {
                              "--weight-decay", "--clip-norm", "--held-out", "--checkpoint", "--peak-flops"})
     verb.get_option(trains)->excludes("--check-only");
   verb.final_callback([&verb, options] { check_training(verb, *options); });
-  return running(options, &RunningHalf::modelbench, m.selection.cluster);
+  return running(options, &RunVerbs::modelbench, m.selection.cluster);
 }
 
 std::string_view name_of(Backend backend) {
@@ -405,7 +405,7 @@ std::vector<std::string> launched(std::vector<std::string> words, const Command&
   if (c.log == LogLevel::errors) words.emplace_back("--quiet");
   if (c.log == LogLevel::decisions) words.emplace_back("--verbose");
   if (c.wide) words.emplace_back("--wide");
-  if (c.max_input != kDefaultMostInput) words.push_back(fmt::format("--max-input={}", c.max_input));
+  if (c.max_input != kDefaultMaxInputBytes) words.push_back(fmt::format("--max-input={}", c.max_input));
   std::vector<const char*> argv{"moetune"};
   for (const std::string& word : words) argv.push_back(word.c_str());
   const auto started = parse_command_line(static_cast<int>(argv.size()), argv.data());

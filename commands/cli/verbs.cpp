@@ -78,7 +78,7 @@ std::vector<VerbCall> add_verbs(CLI::App& app, Command& command) {
   std::vector<VerbCall> calls;
   for (const Verb& verb : kVerbs) {
     CLI::App& flags = *app.add_subcommand(std::string(verb.name), std::string(verb.summary));
-    begin_group(flags, kWhat);
+    begin_group(flags, kWhatHeading);
     calls.push_back(verb.add(flags, command));
   }
   for (CLI::App* verb : app.get_subcommands(nullptr)) add_common(*verb, command);

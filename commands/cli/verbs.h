@@ -19,10 +19,10 @@ struct Verb {
   /// Adds the verb's flags and returns the call that holds their values after parsing. Flags of all verbs go to
   /// `command`.
   VerbCall (*add)(CLI::App& verb, Command& command);
-  bool starts_another = false;  // the verb starts another command line, which follows --
+  bool starts_other_programs = false;  // the verb starts another command line, which follows --
 
   /// Returns whether the verb itself runs layers, on ranks that can be processes.
-  bool runs_layers() const { return half == ProgramKind::runs && !starts_another; }
+  bool runs_layers() const { return half == ProgramKind::runs && !starts_other_programs; }
 };
 
 /// Returns all verbs in the order of --help.
@@ -69,13 +69,11 @@ VerbCall planning(const std::shared_ptr<Options>& options, int (*run)(const Opti
 
 /// Returns the call of a verb that runs layers; `cluster` is one of its options.
 template <class Options>
-VerbCall running(const std::shared_ptr<Options>& options, int (*RunningHalf::*run)(const Options&, World*),
+VerbCall running(const std::shared_ptr<Options>& options, int (*RunVerbs::*run)(const Options&, World*),
                  std::string& cluster) {
   VerbCall call;
   call.options = options;
-  call.run_layers = [options, run](const RunningHalf& half, World* processes) {
-    return (half.*run)(*options, processes);
-  };
+  call.run_layers = [options, run](const RunVerbs& half, World* processes) { return (half.*run)(*options, processes); };
   call.invocation = &options->invocation;
   call.layers = options.get();
   call.cluster = &cluster;

@@ -16,9 +16,9 @@ constexpr unsigned kHotCelsius = 80;  // degrees Celsius; data-centre GPUs slow 
 constexpr Area kGpu{"gpu"};
 
 Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
-  const auto mhz = nvml_says(nvml.clock, gpu, kNvmlSmClock);
-  const auto most = nvml_says(nvml.max_clock, gpu, kNvmlSmClock);
-  const auto reasons = nvml_says(nvml.reasons, gpu).value_or(0);
+  const auto mhz = query_nvml(nvml.clock, gpu, kNvmlSmClock);
+  const auto most = query_nvml(nvml.max_clock, gpu, kNvmlSmClock);
+  const auto reasons = query_nvml(nvml.reasons, gpu).value_or(0);
   if (!mhz || !most) return {};
   const std::string at = fmt::format("{} of {} MHz", *mhz, *most);
   struct Row {
@@ -46,7 +46,7 @@ Findings clocks(const Nvml& nvml, NvmlDevice gpu) {
 
 Findings modes(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
-  if (const auto on = nvml_says(nvml.persistence, gpu))
+  if (const auto on = query_nvml(nvml.persistence, gpu))
     all.push_back(*on != 0
                       ? kGpu(Level::ok, "persistence mode on", "the driver stays loaded")
                       : kGpu(Level::warn, "persistence mode off",
@@ -67,7 +67,7 @@ Findings modes(const Nvml& nvml, NvmlDevice gpu) {
 
 Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
   Findings all;
-  const auto limit = nvml_says(nvml.power_limit, gpu), usual = nvml_says(nvml.default_power_limit, gpu);
+  const auto limit = query_nvml(nvml.power_limit, gpu), usual = query_nvml(nvml.default_power_limit, gpu);
   if (limit && usual) {
     const unsigned watt = *limit / 1000, usual_watt = *usual / 1000;
     all.push_back(watt < usual_watt ? kGpu(Level::warn, fmt::format("power limit {} of {} W", watt, usual_watt),
@@ -75,7 +75,7 @@ Findings power_and_heat(const Nvml& nvml, NvmlDevice gpu) {
                                            fmt::format("sudo nvidia-smi -pl {}", usual_watt))
                                     : kGpu(Level::ok, fmt::format("power limit {} W", watt), "the usual one"));
   }
-  if (const auto celsius = nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature))
+  if (const auto celsius = query_nvml(nvml.temperature, gpu, kNvmlGpuTemperature))
     all.push_back(*celsius >= kHotCelsius ? kGpu(Level::warn, fmt::format("{} C", *celsius), "clocks are about to fall",
                                                  "nvidia-smi -q -d TEMPERATURE")
                                           : kGpu(Level::ok, fmt::format("below {} C", kHotCelsius), "cool enough"));
@@ -93,8 +93,9 @@ Findings other_processes(const Nvml& nvml, NvmlDevice gpu) {
 }
 
 Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
-  const auto generation = nvml_says(nvml.pcie_generation, gpu), width = nvml_says(nvml.pcie_width, gpu);
-  const auto max_generation = nvml_says(nvml.max_pcie_generation, gpu), max_width = nvml_says(nvml.max_pcie_width, gpu);
+  const auto generation = query_nvml(nvml.pcie_generation, gpu), width = query_nvml(nvml.pcie_width, gpu);
+  const auto max_generation = query_nvml(nvml.max_pcie_generation, gpu),
+             max_width = query_nvml(nvml.max_pcie_width, gpu);
   if (!generation || !width || !max_generation || !max_width) return {};
   const std::string found =
       fmt::format("PCIe {} x{}, at most {} x{}", *generation, *width, *max_generation, *max_width);
@@ -109,7 +110,7 @@ Findings pcie(const Nvml& nvml, NvmlDevice gpu) {
 Findings links(const Nvml& nvml, NvmlDevice gpu) {
   unsigned up = 0, all = 0;
   for (unsigned link = 0; link < kNvmlMostLinks; ++link)
-    if (const auto state = nvml_says(nvml.link, gpu, link)) ++all, up += *state != 0 ? 1 : 0;
+    if (const auto state = query_nvml(nvml.link, gpu, link)) ++all, up += *state != 0 ? 1 : 0;
   if (all == 0) return {};
   const std::string found = fmt::format("{} of {} NVLinks up", up, all);
   if (up == all) return {kGpu(Level::ok, found, "all of them")};
@@ -169,7 +170,7 @@ Findings all_gpu_findings(const Nvml& nvml) {
   Findings all = merge_findings(of_each);
   if (std::ranges::adjacent_find(names, std::not_equal_to{}) != names.end())
     all.push_back(kGpu(Level::warn, "GPUs of different kinds", "collectives wait for the slowest GPU",
-                       fmt::format("CUDA_VISIBLE_DEVICES=... {} VERB", program_word())));
+                       fmt::format("CUDA_VISIBLE_DEVICES=... {} VERB", program_command())));
   return all;
 }
 

@@ -25,7 +25,7 @@ Finding interface(const SystemFiles& files, const std::string& name) {
                     fmt::format("sudo ethtool -s {} duplex full", name));
   if (known && *speed < kFastMbit)
     return kNetwork(Level::note, found, "slow for collectives between nodes",
-                    fmt::format("NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... {} VERB", program_word()));
+                    fmt::format("NCCL_SOCKET_IFNAME=... GLOO_SOCKET_IFNAME=... {} VERB", program_command()));
   if (known && mtu && *mtu < kJumbo)
     return kNetwork(Level::note, found,
                     "small packets cost more work per byte; MTU 9000 needs switches that support it",

@@ -88,7 +88,7 @@ Findings numa(const SystemFiles& files) {
   if (nodes == 1) return {kCpu(Level::ok, "1 NUMA node", "all memory is equally near")};
   Findings found{kCpu(Level::note, fmt::format("{} NUMA nodes", nodes),
                       "memory of another node is slower: bind each rank to one",
-                      fmt::format("numactl --cpunodebind=0 --membind=0 {} VERB", program_word()))};
+                      fmt::format("numactl --cpunodebind=0 --membind=0 {} VERB", program_command()))};
   if (files.number("/proc/sys/kernel/numa_balancing").value_or(0) != 0)
     found.push_back(kCpu(Level::note, "NUMA balancing on", "the kernel moves pages while something is timed",
                          "sudo sysctl kernel.numa_balancing=0"));
@@ -106,7 +106,7 @@ Finding affinity(const SystemFiles& files) {
   if (allowed == online) return kCpu(Level::ok, fmt::format("may run on all {} cores", online), "the whole machine");
   return kCpu(Level::note, fmt::format("may run on {} of {} cores", allowed, online),
               "measurements only cover these cores",
-              fmt::format("taskset -c 0-{} {} VERB", online - 1, program_word()));
+              fmt::format("taskset -c 0-{} {} VERB", online - 1, program_command()));
 }
 
 Finding quota(const SystemFiles& files) {

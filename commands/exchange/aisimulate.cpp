@@ -76,7 +76,7 @@ class TableImport {
 
   std::string network_of(int ranks, const std::string& path) const {
     if (!options_.network.empty() || !options_.ranks_per_node)
-      return network_asked(options_, path + " (without --ranks-per-node)");
+      return requested_network(options_, path + " (without --ranks-per-node)");
     return ranks <= *options_.ranks_per_node ? "intra" : "inter";
   }
 

@@ -76,7 +76,7 @@ class ExpertParallelLog {
   ExpertParallelLog(std::string path, const ImportOptions& options) : path_(std::move(path)), options_(options) {}
 
   void read(const std::string& raw) {
-    const std::string line = plain_line(raw);
+    const std::string line = strip_log_decoration(raw);
     if (read_config(line)) return;
     if (has(line, "Best dispatch (") || has(line, "Best combine:")) return read_best(line);
     if (has(line, "[rank ") && has(line, "Combine bandwidth:")) return read_low_latency(line);
@@ -170,7 +170,7 @@ class ExpertParallelLog {
   // Returns whether this many ranks fit on one node.
   bool is_inside(int ranks) const {
     if (options_.network.empty() && options_.ranks_per_node) return ranks <= *options_.ranks_per_node;
-    return network_asked(options_, path_ + " (without --ranks-per-node)") == "intra";
+    return requested_network(options_, path_ + " (without --ranks-per-node)") == "intra";
   }
   int ranks_of(bool inside) const {
     if (run_.ranks > 0) return run_.ranks;

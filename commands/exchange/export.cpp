@@ -86,7 +86,7 @@ int run_export(const ExportOptions& options) {
 }
 
 void write_csv(const ExportOptions& options, std::ostream& out) {
-  const bool records = unpacked_name(options.file).ends_with(".jsonl") || first_letter(options.file) == '{';
+  const bool records = without_gz_suffix(options.file).ends_with(".jsonl") || first_letter(options.file) == '{';
   if (!records) return write_profile_csv(options, out);
   require<BadInput>(!options.per_element, "--per-element: found records, expected a profile with it");
   const Run run = read_last_run(options.file);
@@ -199,7 +199,8 @@ HistoryRow row_of(const Run& run, const std::string& file) {
   std::map<std::string, std::string> keys;  // keys by metric
   for (const CaseRecord& record : run.cases) {
     const double seconds = seconds_of(record);
-    if (record.status != CaseStatus::ok || !(seconds > 0) || is_of_gate(record) || is_repeat(record)) continue;
+    if (record.status != CaseStatus::ok || !(seconds > 0) || is_regression_gate_launch(record) || is_repeat(record))
+      continue;
     const std::string metric = metric_name(record.key);
     const auto [known, fresh] = keys.try_emplace(metric, record.key);
     require<BadInput>(fresh, "{}: found the cases {} and {}, both {} as Otava names metrics, expected different names",

@@ -138,7 +138,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
       record.parameters.set("bytes", s.bytes);
       if (facts_of(s.op).wire_passes > 0) record.parameters.set("wire_bytes", s.bytes * wire_share(s.op, s.ranks));
     }
-    record.samples = {{"seconds", one_rank(of_key.seconds)}};
+    record.samples = {{"seconds", single_rank_samples(of_key.seconds)}};
     record.summary = {{"median_s", median(of_key.seconds)},
                       {"least_s", std::ranges::min(of_key.seconds)},
                       {"most_s", std::ranges::max(of_key.seconds)}};
@@ -150,7 +150,7 @@ void ImportedSamples::write(const ImportOptions& options) const {
   report_fit(options);
 }
 
-std::string network_asked(const ImportOptions& options, const std::string& what) {
+std::string requested_network(const ImportOptions& options, const std::string& what) {
   require<BadInput>(!options.network.empty(), "--network: found none, and {} does not say; expected inter or intra",
                     what);
   return options.network;
@@ -209,7 +209,7 @@ void report_fit(const ImportOptions& options) {
   if (!missing.empty() && missing.front() == kRequiredOps.front())
     log_info("fit --compute-from h100-8, or another preset of your GPU (see list), takes its prices of computations");
   if (!good.empty() || !weak.empty())
-    log_info(fmt::format("next: {} fit --records {} --out results/{}.toml", program_word(), shell_word(options.out),
+    log_info(fmt::format("next: {} fit --records {} --out results/{}.toml", program_command(), shell_word(options.out),
                          options.cluster));
 }
 

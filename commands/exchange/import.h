@@ -50,7 +50,7 @@ class ImportedSamples {
 };
 
 /// Returns the network of --network, for files that name none. Throws BadInput naming `what` of the file.
-std::string network_asked(const ImportOptions& options, const std::string& what);
+std::string requested_network(const ImportOptions& options, const std::string& what);
 
 // The rows of a profile that imported records can provide, printed at the end of an import.
 

@@ -262,7 +262,7 @@ class Stream {
 
 }  // namespace
 
-std::string plain_line(const std::string& line) {
+std::string strip_log_decoration(const std::string& line) {
   std::string text = line.find('\x1b') == std::string::npos ? line : without_escapes(line);
   if (text.find(':') == std::string::npos) return text;
   const size_t end = text.find_last_not_of(" \t\r") + 1;
@@ -289,7 +289,7 @@ std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place) {
   std::map<std::string, Stream, std::greater<>> streams;  // by prefix; longer prefixes come before shorter ones
   std::vector<Stream*> in_order;
   for (std::string raw; std::getline(in, raw);) {
-    const std::string line = plain_line(raw);
+    const std::string line = strip_log_decoration(raw);
     if (const size_t at = marker(line); at != std::string::npos) {
       const auto [stream, is_new] =
           streams.try_emplace(std::string(trimmed(std::string_view(line).substr(0, at))), in_place);
@@ -502,7 +502,7 @@ TestGroup group_of_output(const TestOutput& out, const ImportOptions& options) {
   group.ranks = options.ranks.value_or(group.ranks);
   require<BadInput>(group.ranks >= 2, "--ranks: found {} in {}, expected at least 2 ranks of a group",
                     group.ranks == 0 ? "no device" : "one device", out.path);
-  if (!options.network.empty() || group.network.empty()) group.network = network_asked(options, out.path);
+  if (!options.network.empty() || group.network.empty()) group.network = requested_network(options, out.path);
   return group;
 }
 

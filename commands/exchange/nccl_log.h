@@ -40,6 +40,6 @@ void add_test_row(const TestRow& row, double wrong, TestOutput& out);
 std::vector<TestOutput> read_nccl_log(std::istream& in, bool in_place);
 
 /// Returns a line without terminal colours and without timestamps before its text.
-std::string plain_line(const std::string& line);
+std::string strip_log_decoration(const std::string& line);
 
 }  // namespace moe::exchange

@@ -320,9 +320,9 @@ class TraceImport {
     if (!options_.network.empty()) return options_.network;
     if (!comm.network.empty()) return comm.network;
     if (!options_.ranks_per_node || comm.ranks.empty())
-      return network_asked(options_, fmt::format("{} {}", path_,
-                                                 comm.ranks.empty() ? "(without the ranks of its groups)"
-                                                                    : "(without --ranks-per-node)"));
+      return requested_network(options_, fmt::format("{} {}", path_,
+                                                     comm.ranks.empty() ? "(without the ranks of its groups)"
+                                                                        : "(without --ranks-per-node)"));
     const auto node = [&](int rank) { return rank / *options_.ranks_per_node; };
     const bool inside = std::ranges::all_of(comm.ranks, [&](int r) { return node(r) == node(comm.ranks.front()); });
     return inside ? "intra" : "inter";

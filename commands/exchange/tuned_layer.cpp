@@ -133,7 +133,7 @@ ModelShape model_of(const CaseRecord& record) {
 // Returns the parts of a layer for which no framework has a setting.
 std::vector<std::string> parts_without_setting(const LayerShape& layer) {
   std::vector<std::string> parts;
-  if (is_post(layer.norm)) parts.emplace_back("norms after the residual sums");
+  if (is_post_norm(layer.norm)) parts.emplace_back("norms after the residual sums");
   if (!layer.causal) parts.emplace_back("attention without a causal mask");
   if (layer.parts > 1) parts.push_back(fmt::format("samples in {} parts", layer.parts));
   if (layer.norm == Norm::none) parts.emplace_back("layers without a norm");

@@ -71,9 +71,9 @@ class Ab {
   }
 
  private:
-  LiveGate::Setup setup() const {
+  PairedRuns::Setup setup() const {
     const auto arm = [&](const std::string& name, const std::string& dir, const std::string& flags) {
-      return arm_in(name, dir, words_of(flags, fmt::format("--{}-flags", name)), list_, "--" + name);
+      return arm_in_checkout(name, dir, words_of(flags, fmt::format("--{}-flags", name)), list_, "--" + name);
     };
     return {arm("base", options_.base, options_.base_flags),
             arm("head", options_.head.empty() ? options_.base : options_.head, options_.head_flags),
@@ -157,7 +157,7 @@ class Ab {
   void add(const std::string& name, const GateOutcome& outcome, size_t i, AbResults& results) {
     const Evidence& evidence = outcome.evidence[i];
     const std::vector<Pair>& pairs = evidence.second.empty() ? evidence.first : evidence.second;
-    const LiveGate::Missing base = gate_.missing(false, name), head = gate_.missing(true, name);
+    const PairedRuns::Missing base = gate_.missing(false, name), head = gate_.missing(true, name);
     if (2 * static_cast<size_t>(head.launches) > evidence.first.size() + evidence.second.size())
       return add_broken(name, fmt::format("{} launches gave no time: {}", head.launches, head.why), results);
     if (pairs.size() < 2) {
@@ -188,9 +188,9 @@ class Ab {
 
   const AbOptions& options_;
   CaseList list_;
-  LiveGate::Setup setup_;
+  PairedRuns::Setup setup_;
   RecordWriter writer_;
-  LiveGate gate_;
+  PairedRuns gate_;
   Rule rule_;
   std::string delta_from_;
   std::set<std::string> used_waivers_;

@@ -194,7 +194,7 @@ CandidatesByKey candidates_by_key(const Side& side, CaseFilter& filter) {
   CandidatesByKey found;
   for (const Side::FileRun& file : side.files)
     for (const CaseRecord& record : file.run.cases)
-      if (!is_of_gate(record) && !is_repeat(record) && filter.keeps(record))
+      if (!is_regression_gate_launch(record) && !is_repeat(record) && filter.keeps(record))
         found[record.key].push_back({&record, &file.run.header});
   return found;
 }
@@ -413,7 +413,7 @@ Side read_exports(const std::string& path, const std::string& range) {
   if (fs::is_directory(path)) {
     files.clear();
     for (const fs::directory_entry& entry : fs::directory_iterator(path))
-      if (unpacked_name(entry.path()).ends_with(".sqlite")) files.push_back(entry.path());
+      if (without_gz_suffix(entry.path()).ends_with(".sqlite")) files.push_back(entry.path());
     std::ranges::sort(files);
     require<BadInput>(!files.empty(), "{}: found no *.sqlite in the folder, expected exports of Nsight Systems", path);
   }
@@ -486,7 +486,7 @@ std::string value_text(Metric metric, double value) {
 /// Builds the text from lines and tables.
 class Text {
  public:
-  explicit Text(ReportLook look) : look_(look) {}
+  explicit Text(ReportFormat look) : look_(look) {}
 
   void line(const std::string& text) {
     text_ += look_.markdown ? fmt::format("- {}\n", markdown_text(text)) : fmt::format("{}\n", printable(text));
@@ -495,7 +495,7 @@ class Text {
   std::string take() { return std::move(text_); }
 
  private:
-  ReportLook look_;
+  ReportFormat look_;
   std::string text_;
 };
 
@@ -576,7 +576,7 @@ Json side_json(const Side& side) {
 
 }  // namespace
 
-std::string comparison_text(const Side& base, const Side& head, const Comparison& c, ReportLook look) {
+std::string comparison_text(const Side& base, const Side& head, const Comparison& c, ReportFormat look) {
   Text text(look);
   for (const CaseRemark& one : c.broken) text.line(fmt::format("broken: {}: {}", one.key, one.why));
   for (const CaseRemark& one : c.repaired) text.line(fmt::format("repaired: {}: {}", one.key, one.why));

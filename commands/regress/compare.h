@@ -146,14 +146,14 @@ Comparison compare_sides(const Side& base, const Side& head, CaseFilter& filter,
                          const NoiseFloors& floors);
 
 /// Options of comparison_text.
-struct ReportLook {
+struct ReportFormat {
   bool all = false;       // also lists unchanged cases, and all names
   bool markdown = false;  // Markdown for a comment on a pull request
 };
 
 /// Returns the text of a comparison: broken cases, a table of cases, a table of means, and cases that were not
 /// compared.
-std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportLook look);
+std::string comparison_text(const Side& base, const Side& head, const Comparison& comparison, ReportFormat look);
 /// Returns an object with the keys:
 /// base, head = {path, runs[] = {file, started, commit, ended}};
 /// broken[], repaired[], refused[] = {key, reason};

@@ -281,7 +281,7 @@ std::vector<Series> series_of(const std::vector<Run>& runs, CaseFilter& filter, 
   bool known = false, any = false;
   for (const Run& run : runs)
     for (const CaseRecord& record : run.cases) {
-      if (is_of_gate(record) || is_repeat(record) || !filter.keeps(record)) continue;
+      if (is_regression_gate_launch(record) || is_repeat(record) || !filter.keeps(record)) continue;
       if (record.status != CaseStatus::ok) continue;
       const MainTime time = main_time(record);
       if (time.fault) continue;

@@ -18,7 +18,7 @@ namespace moe::regress {
 
 namespace fs = std::filesystem;
 
-std::string program_in(const std::string& dir, const std::string& what) {
+std::string program_in_checkout(const std::string& dir, const std::string& what) {
   const fs::path folder(dir);
   std::error_code ignored;
   if (fs::is_regular_file(folder, ignored) && ::access(dir.c_str(), X_OK) == 0) return fs::absolute(folder);
@@ -40,8 +40,8 @@ ptrdiff_t metrics_of(const CaseList& list) {
 
 }  // namespace
 
-Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::string> flags, const CaseList& list,
-           const std::string& what) {
+Arm arm_in_checkout(const std::string& name, const std::string& dir, std::vector<std::string> flags,
+                    const CaseList& list, const std::string& what) {
   Arm arm;
   arm.name = name;
   arm.flags = std::move(flags);
@@ -51,7 +51,7 @@ Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::str
                       dir);
     if (metrics == std::ssize(list.launches)) return arm;
   }
-  arm.program = dir.empty() ? current_program() : program_in(dir, what);
+  arm.program = dir.empty() ? current_program() : program_in_checkout(dir, what);
   return arm;
 }
 
@@ -116,14 +116,14 @@ std::string Launcher::command_text(const Arm& arm, const LaunchLine& line) const
   return fmt::format("{}", fmt::join(argv(arm, line), " "));
 }
 
-LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s) const {
+LaunchResult Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s) const {
   if (line.metric) return run_other(arm, line, timeout_s);
   const std::string records = folder_.file("records.jsonl");
   fs::remove(records);
   std::vector<std::string> words = argv(arm, line);
   words.insert(words.end(), {"--out", records});
-  const ProcessEnd process = run_process(words, timeout_s);
-  LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
+  const ProcessResult process = run_process(words, timeout_s);
+  LaunchResult end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
   const bool told = process.code == kOk || process.code == kBadInput;  // other codes mean that the line could not run
   if (!told || !fs::exists(records)) return end;
   const std::string prefix = line.name.empty() ? "" : line.name + "/";
@@ -141,10 +141,10 @@ LaunchEnd Launcher::run(const Arm& arm, const LaunchLine& line, double timeout_s
   return end;
 }
 
-LaunchEnd Launcher::run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const {
+LaunchResult Launcher::run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const {
   const OutputMetric::Place place{arm.folder, fs::file_time_type::clock::now()};
-  const ProcessEnd process = run_process(argv(arm, line), timeout_s, {arm.folder, true});
-  LaunchEnd end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
+  const ProcessResult process = run_process(argv(arm, line), timeout_s, {arm.folder, true});
+  LaunchResult end{process.code, process.timed_out, process.wall_s, process.last_line, {}, {}};
   if (process.code != kOk) return end;
   OutputMetric::CommandTimes found = line.metric->in(process.output, place);
   const auto name_of = [&](const std::string& name) {

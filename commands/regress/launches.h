@@ -53,14 +53,15 @@ struct Arm {
 };
 
 /// Returns the arm for the lines of a list. `dir` is a checkout or folder; empty: this program and the current folder.
-/// Throws BadInput "WHAT: ..." if `dir` has no moetune for the verbs (program_in), or is no folder for other commands.
-Arm arm_in(const std::string& name, const std::string& dir, std::vector<std::string> flags, const CaseList& list,
-           const std::string& what);
+/// Throws BadInput "WHAT: ..." if `dir` has no moetune for the verbs (program_in_checkout), or is no folder for other
+/// commands.
+Arm arm_in_checkout(const std::string& name, const std::string& dir, std::vector<std::string> flags,
+                    const CaseList& list, const std::string& what);
 /// Returns the arm as text: its program or folder, and its flags.
 std::string text_of(const Arm& arm);
 /// Returns the path of moetune: `dir` itself if it is an executable file, else the program that was built or installed
 /// in this folder. Throws BadInput "WHAT: ..." if it is not found.
-std::string program_in(const std::string& dir, const std::string& what);
+std::string program_in_checkout(const std::string& dir, const std::string& what);
 /// Returns the path of the running program.
 std::string current_program();
 
@@ -73,7 +74,7 @@ std::optional<OutputMetric> metric_of(const std::string& metric, const std::stri
 void prevent_resume(const CaseList& list, Invocation& invocation);
 
 /// The result of a launch. A launch that failed or wrote no records has no cases.
-struct LaunchEnd {
+struct LaunchResult {
   int code = 0;
   bool timed_out = false;
   double wall_s = 0;
@@ -109,11 +110,11 @@ class Launcher {
   /// Returns the command line of a launch for messages, with the launcher and the arm's flags.
   std::string command_text(const Arm& arm, const LaunchLine& line) const;
   /// Runs the line. If a launch has passes of layers, the operations that it timed to predict them are not cases.
-  LaunchEnd run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
+  LaunchResult run(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
  private:
   std::vector<std::string> argv(const Arm& arm, const LaunchLine& line) const;
-  LaunchEnd run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const;
+  LaunchResult run_other(const Arm& arm, const LaunchLine& line, double timeout_s) const;
 
   std::vector<std::string> before_;
   ScratchFolder folder_;

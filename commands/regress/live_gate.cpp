@@ -19,15 +19,15 @@ std::string label_of(const LaunchLine& line) { return line.name.empty() ? "" : f
 
 }  // namespace
 
-LiveGate::LiveGate(Setup setup, RecordWriter& writer)
+PairedRuns::PairedRuns(Setup setup, RecordWriter& writer)
     : setup_(std::move(setup)), writer_(writer), launcher_(setup_.launcher) {}
 
-LaunchEnd LiveGate::run_launch(const Arm& arm, const LaunchLine& line) const {
+LaunchResult PairedRuns::run_launch(const Arm& arm, const LaunchLine& line) const {
   const auto known = timeouts_s_.find(line.name);
   const double timeout_s = setup_.timeout_s > 0         ? setup_.timeout_s
                            : known != timeouts_s_.end() ? known->second
                                                         : std::numeric_limits<int32_t>::max();
-  LaunchEnd end = launcher_.run(arm, line, timeout_s);
+  LaunchResult end = launcher_.run(arm, line, timeout_s);
   const auto what = [&] { return fmt::format("{}: a launch{}", arm.name, label_of(line)); };
   require<RankFailure>(!end.timed_out, "{} timed out after {:.0f} s: {}", what(), end.wall_s,
                        launcher_.command_text(arm, line));
@@ -38,16 +38,16 @@ LaunchEnd LiveGate::run_launch(const Arm& arm, const LaunchLine& line) const {
       fmt::format("{} ended with code {} ({}): {}", what(), end.code, why, launcher_.command_text(arm, line)));
 }
 
-void LiveGate::warm_up() {
+void PairedRuns::warm_up() {
   std::set<std::string> of_base, of_head;
   for (const LaunchLine& line : setup_.lines) {
-    const LaunchEnd base = run_launch(setup_.base, line);
+    const LaunchResult base = run_launch(setup_.base, line);
     if (line.metric && base.cases.empty()) {
       const std::string why = base.not_ok.empty() ? "found no case" : base.not_ok.begin()->second;
       bad_input("--metric {}: {}: {}", line.metric->text(), why, launcher_.command_text(setup_.base, line));
     }
     timeouts_s_[line.name] = std::max(kMinTimeout, kTimeoutOfFirst * base.wall_s);
-    const LaunchEnd head = run_launch(setup_.head, line);
+    const LaunchResult head = run_launch(setup_.head, line);
     require<RankFailure>(base.code == kNoHardware || head.code != kNoHardware,
                          "head: a launch{} found no hardware, but base's launch did ({})", label_of(line),
                          head.last_line);
@@ -67,24 +67,24 @@ void LiveGate::warm_up() {
   std::erase_if(only_in_base_, [&](const std::string& name) { return broken_.contains(name); });
 }
 
-LiveGate::Missing LiveGate::missing(bool head, const std::string& name) const {
+PairedRuns::Missing PairedRuns::missing(bool head, const std::string& name) const {
   const auto found = missing_.find({head, name});
   return found == missing_.end() ? Missing() : found->second;
 }
 
-double LiveGate::peak_bytes(bool head, const std::string& name) const {
+double PairedRuns::peak_bytes(bool head, const std::string& name) const {
   const auto found = peak_bytes_.find({head, name});
   return found == peak_bytes_.end() ? 0 : found->second;
 }
 
-std::vector<LaunchLine> LiveGate::shuffled(int number) const {
+std::vector<LaunchLine> PairedRuns::shuffled(int number) const {
   std::vector<LaunchLine> lines = setup_.lines;
-  const uint64_t stream = stream_of("order of lines", static_cast<uint64_t>(number));
+  const uint64_t stream = random_stream_id("order of lines", static_cast<uint64_t>(number));
   for (size_t i = lines.size(); i > 1; --i) std::swap(lines[i - 1], lines[random_bits(setup_.seed, stream, i) % i]);
   return lines;
 }
 
-std::set<std::string> LiveGate::line_cases(const LaunchLine& line, const std::vector<bool>& wanted) const {
+std::set<std::string> PairedRuns::line_cases(const LaunchLine& line, const std::vector<bool>& wanted) const {
   std::set<std::string> names;
   for (size_t i = 0; i < cases_.size(); ++i)
     if (wanted[i] && line_of_.at(cases_[i]) == line.name) names.insert(cases_[i]);
@@ -93,7 +93,7 @@ std::set<std::string> LiveGate::line_cases(const LaunchLine& line, const std::ve
 
 // Returns the line limited to the layers of the wanted cases ("run/LAYER/SCHEDULE"), if it runs a grid of which only
 // some cases are wanted.
-LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
+LaunchLine PairedRuns::with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const {
   const auto has = [&](std::string_view flag) {
     return std::ranges::any_of(line.words, [&](std::string_view word) {
       return word.starts_with(flag) && (word.size() == flag.size() || word[flag.size()] == '=');
@@ -114,8 +114,8 @@ LaunchLine LiveGate::with_these_alone(LaunchLine line, const std::set<std::strin
   return line;
 }
 
-LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int number,
-                                   const std::set<std::string>& wanted) {
+PairedRuns::Times PairedRuns::measured(const Arm& arm, const LaunchLine& line, int number,
+                                       const std::set<std::string>& wanted) {
   const auto key_of = [&](const std::string& name) {
     return fmt::format("{}/{}/{}/{}", setup_.key, number, arm.name, name);
   };
@@ -123,7 +123,7 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   for (const std::string& name : wanted)
     if (const CaseRecord* known = writer_.find(key_of(name))) times[name] = *times_of(*known, kOpTimeField);
   if (times.size() == wanted.size()) return times;
-  LaunchEnd end = run_launch(arm, with_these_alone(line, wanted));
+  LaunchResult end = run_launch(arm, with_these_alone(line, wanted));
   for (const std::string& name : wanted) {
     const auto found = end.cases.find(name);
     if (found == end.cases.end()) {
@@ -148,14 +148,14 @@ LiveGate::Times LiveGate::measured(const Arm& arm, const LaunchLine& line, int n
   return times;
 }
 
-std::vector<Pair> LiveGate::pair(int number, const std::vector<bool>& wanted) {
+std::vector<Pair> PairedRuns::pair(int number, const std::vector<bool>& wanted) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   std::vector<Pair> pairs(cases_.size(), {kNone, kNone});
   for (const LaunchLine& line : shuffled(number)) {
     const std::set<std::string> names = line_cases(line, wanted);
     if (names.empty()) continue;
     // Pairs 2 i and 2 i + 1 begin with different programs.
-    const uint64_t stream = stream_of("first program of " + line.name, static_cast<uint64_t>(number / 2));
+    const uint64_t stream = random_stream_id("first program of " + line.name, static_cast<uint64_t>(number / 2));
     const bool head_first = (random_bits(setup_.seed, stream, 0) + static_cast<uint64_t>(number)) % 2 == 1;
     for (const bool head : {head_first, !head_first})
       for (const auto& [name, times] : measured(head ? setup_.head : setup_.base, line, number, names)) {

@@ -14,7 +14,7 @@ namespace moe::regress {
 
 /// Measures pairs by launches and records each launch at once, so that an interrupted gate resumes from the records of
 /// its writer.
-class LiveGate {
+class PairedRuns {
  public:
   struct Setup {
     Arm base, head;
@@ -26,7 +26,7 @@ class LiveGate {
     // Called for every case of a launch that belongs to a pair.
     std::function<void(int pair, bool head, size_t of_case, const CaseTimes& times)> tell = {};
   };
-  LiveGate(Setup setup, RecordWriter& writer);
+  PairedRuns(Setup setup, RecordWriter& writer);
 
   /// Launches each line once with each program, to find the cases and the duration of a launch; these times are not
   /// judged. Leaves out a line if the hardware that it needs is missing (exit code 77 from both programs), unless the
@@ -55,7 +55,7 @@ class LiveGate {
 
  private:
   using Times = std::map<std::string, CaseTimes>;
-  LaunchEnd run_launch(const Arm& arm, const LaunchLine& line) const;
+  LaunchResult run_launch(const Arm& arm, const LaunchLine& line) const;
   Times measured(const Arm& arm, const LaunchLine& line, int number, const std::set<std::string>& wanted);
   std::vector<LaunchLine> shuffled(int number) const;
   LaunchLine with_these_alone(LaunchLine line, const std::set<std::string>& wanted) const;

@@ -13,7 +13,7 @@ inline constexpr const char* kFloorKey = "self-test/floor";
 
 /// Relative deviations; empty: not measured.
 struct Floor {
-  std::optional<double> within_session;    // 99 % of gates have all means within it (floor_of)
+  std::optional<double> within_session;    // 99 % of gates have all means within it (noise_floor_of)
   std::optional<double> between_sessions;  // largest difference of a case's medians in two sessions
 };
 

@@ -84,7 +84,7 @@ CaseTimes range_times(const commands::NsysExport& from, const std::string& range
   return times;
 }
 
-std::vector<std::string> known_logs() {
+std::vector<std::string> known_log_formats() {
   std::vector<std::string> logs;
   for (const LogLine& line : kLogLines)
     if (logs.empty() || logs.back() != line.log) logs.emplace_back(line.log);
@@ -120,7 +120,7 @@ OutputMetric::OutputMetric(const std::string& text, const std::string& unit, con
   }
   require<BadInput>(lines_.size() == 1 && lines_.front().pattern.mark_count() == 1,
                     "{}: found {}, expected gbench, {}, nsys:RANGE, number, or a regular expression with one group",
-                    where, quoted_text(text), fmt::join(known_logs(), ", "));
+                    where, quoted_text(text), fmt::join(known_log_formats(), ", "));
 }
 
 OutputMetric::CommandTimes OutputMetric::in(const std::string& output, const Place& place) const {

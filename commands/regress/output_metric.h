@@ -81,6 +81,6 @@ class OutputMetric {
 
 /// Returns the metrics of OutputMetric that read a training's log. A training may print lines of several logs; the log
 /// with the most information about an iteration comes first.
-std::vector<std::string> known_logs();
+std::vector<std::string> known_log_formats();
 
 }  // namespace moe::regress

@@ -38,8 +38,8 @@ class Descriptor {
   int number_;
 };
 
-[[noreturn]] void exec_child(const std::vector<std::string>& argv, const ProcessPlace& place, pid_t parent, int output,
-                             int log, const BlockedSignals& blocked_signals) {
+[[noreturn]] void exec_child(const std::vector<std::string>& argv, const ProcessOptions& place, pid_t parent,
+                             int output, int log, const BlockedSignals& blocked_signals) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
@@ -79,7 +79,7 @@ std::string last_line_of(int file) {
 int end_group(pid_t pid, const BlockedSignals& blocked_signals) {
   int status = 0;
   kill(-pid, SIGTERM);
-  for (const auto deadline = Clock::now() + kGrace; Clock::now() < deadline;) {
+  for (const auto deadline = Clock::now() + kTerminationGrace; Clock::now() < deadline;) {
     if (waitpid(pid, &status, WNOHANG) == pid) {
       kill(-pid, SIGKILL);  // processes of the group that outlive the program
       return status;
@@ -93,12 +93,12 @@ int end_group(pid_t pid, const BlockedSignals& blocked_signals) {
 
 }  // namespace
 
-ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessPlace& place) {
+ProcessResult run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessOptions& place) {
   const Descriptor log(memfd_create("stderr of a launch", MFD_CLOEXEC));
   const Descriptor output(memfd_create("stdout of a launch", MFD_CLOEXEC));
   const pid_t parent = getpid();
   int status = 0, ended_by = 0;
-  ProcessEnd end;
+  ProcessResult end;
   {
     const BlockedSignals blocked_signals;
     const auto start = Clock::now();

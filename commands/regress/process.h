@@ -6,15 +6,15 @@
 
 namespace moe::regress {
 
-struct ProcessEnd {
+struct ProcessResult {
   int code = 0;            // exit code; 128 + the signal's number if a signal ended it
   bool timed_out = false;  // the process group was killed because its time was over
   double wall_s = 0;
   std::string last_line;  // last non-empty line of stderr
-  std::string output;     // stdout; empty unless ProcessPlace::keeps_output
+  std::string output;     // stdout; empty unless ProcessOptions::keeps_output
 };
 
-struct ProcessPlace {
+struct ProcessOptions {
   std::string folder = {};  // working folder; empty: the current one
   bool keeps_output = false;
 };
@@ -27,7 +27,7 @@ struct Interrupted {
 /// Runs `argv` to its end in a process group of its own, without input and without showing its output. A signal that
 /// would end this process ends the group first, and is then thrown as Interrupted. Throws BadInput if no process can be
 /// started.
-ProcessEnd run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessPlace& place = {});
+ProcessResult run_process(const std::vector<std::string>& argv, double timeout_s, const ProcessOptions& place = {});
 
 /// Calls `body`, which runs programs, and returns its result. A signal that would end this process takes effect after
 /// `body` has ended and removed its temporary files.

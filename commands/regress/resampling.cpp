@@ -20,7 +20,7 @@ double log_seconds(const std::optional<CaseTimes>& times) { return times ? std::
 class Draws {
  public:
   Draws(size_t rounds, uint64_t seed, std::string_view what, uint64_t gate)
-      : rounds_(rounds), seed_(seed), stream_(stream_of(what, gate)) {}
+      : rounds_(rounds), seed_(seed), stream_(random_stream_id(what, gate)) {}
   size_t next_round() {
     if (left_-- == 0) {
       at_ = draw(rounds_);
@@ -97,7 +97,7 @@ double launch_deviation(const std::vector<Round>& rounds, size_t of_case) {
   return trimmed_mean(ratios).deviation / std::sqrt(2.0);
 }
 
-double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed) {
+double noise_floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed) {
   const size_t cases = rounds.front().base.size();
   std::vector<std::vector<double>> ratios(rounds.size());  // [round][case]
   for (size_t r = 0; r < rounds.size(); ++r)

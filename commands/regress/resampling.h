@@ -42,6 +42,6 @@ double launch_deviation(const std::vector<Round>& rounds, size_t of_case);
 
 /// Returns the log ratio within which 99 % of resampled gates of equal programs stay. A gate's value is the largest of
 /// its cases' trimmed means over `pairs` pairs.
-double floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed);
+double noise_floor_of(const std::vector<Round>& rounds, int pairs, int64_t samples, uint64_t seed);
 
 }  // namespace moe::regress

@@ -122,7 +122,7 @@ CaseJudgement judge_case(const Evidence& evidence, const Rule& rule) {
 
 double Rule::log_delta() const { return std::log1p(delta); }
 
-double smallest_visible(double deviation, size_t cases, const Rule& rule) {
+double min_detectable_change(double deviation, size_t cases, const Rule& rule) {
   const double first = deviation / std::sqrt(rule.first_pairs);
   const double fresh = deviation / std::sqrt(pairs_of_second(deviation, rule));
   const double level = rule.level / 2 / static_cast<double>(std::max<size_t>(cases, 1));
@@ -168,7 +168,8 @@ std::vector<CaseJudgement> judge(const std::vector<Evidence>& cases, const Rule&
     mode_p.push_back(of_one ? fisher_p(std::max(judged.slow_base, judged.slow_head), launches, 0, launches) : 1);
   }
   // A case can be found slower in two ways, so each has half of the level.
-  const std::vector<bool> by_mean = holm(p, rule.level / 2), by_mode = holm(mode_p, rule.level / 2);
+  const std::vector<bool> by_mean = holm_rejections(p, rule.level / 2),
+                          by_mode = holm_rejections(mode_p, rule.level / 2);
   for (size_t s = 0; s < suspects.size(); ++s) {
     CaseJudgement& judged = all[suspects[s]];
     const bool one_has_mode = mode_p[s] < 1;
@@ -179,7 +180,7 @@ std::vector<CaseJudgement> judge(const std::vector<Evidence>& cases, const Rule&
     else if (one_has_mode)
       judged.verdict = Verdict::ambiguous;
   }
-  for (CaseJudgement& judged : all) judged.visible = smallest_visible(judged.deviation, cases.size(), rule);
+  for (CaseJudgement& judged : all) judged.visible = min_detectable_change(judged.deviation, cases.size(), rule);
   for (size_t i = 0; i < cases.size(); ++i)
     if (all[i].verdict == Verdict::ambiguous)
       all[i].pairs_needed = pairs_needed(log_ratios(cases[i].second.empty() ? cases[i].first : cases[i].second), rule);
@@ -270,7 +271,7 @@ Interval share_interval(int64_t hits, int64_t of, double confidence) {
           hits == of ? 1 : Binomial::find_upper_bound_on_p(trials, found, beside)};
 }
 
-std::vector<bool> holm(std::span<const double> p, double level) {
+std::vector<bool> holm_rejections(std::span<const double> p, double level) {
   std::vector<size_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::sort(order, {}, [&](size_t i) { return p[i]; });
@@ -331,7 +332,7 @@ void add(const std::vector<Pair>& measured, const std::vector<bool>& wanted, std
 
 }  // namespace
 
-GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure, const TellSecond& tell) {
+GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure, const OnSecondStage& tell) {
   GateOutcome out;
   out.evidence.resize(cases);
   const std::vector<bool> all(cases, true);

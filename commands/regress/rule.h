@@ -47,7 +47,7 @@ double fisher_p(int64_t slow, int64_t launches, int64_t base_slow, int64_t base_
 Interval share_interval(int64_t hits, int64_t of, double confidence);
 
 /// Returns which hypotheses Holm's procedure rejects; `level` is the probability of any false rejection.
-std::vector<bool> holm(std::span<const double> p, double level);
+std::vector<bool> holm_rejections(std::span<const double> p, double level);
 
 /// Returns the two-sided p of Mann and Whitney's test, by the normal approximation with a correction for ties.
 double rank_sum_p(std::span<const double> a, std::span<const double> b);
@@ -88,7 +88,7 @@ int fresh_pairs(const std::vector<std::vector<Pair>>& first_of_suspects, const R
 /// Returns the slowdown, as a share, that about 19 of 20 gates of `cases` cases find if `deviation` is the standard
 /// deviation of the pairs' log ratios. Such a slowdown makes the case suspect, puts its mean beyond delta, and makes
 /// its p small enough even if all cases are suspect.
-double smallest_visible(double deviation, size_t cases, const Rule& rule);
+double min_detectable_change(double deviation, size_t cases, const Rule& rule);
 
 struct Evidence {
   std::vector<Pair> first, second;  // pairs by stage; `second` is empty unless the case was suspect
@@ -103,7 +103,7 @@ struct CaseJudgement {
   int slow_base = 0, slow_head = 0;  // launches in the slower group
   int pairs_needed = 0;              // for an ambiguous case: estimated pairs to decide it
   double deviation = 0;              // standard deviation of the pairs' log ratios
-  double visible = 0;                // slowdown that such gates find (smallest_visible)
+  double visible = 0;                // slowdown that such gates find (min_detectable_change)
 };
 
 /// Judges all cases of a gate together, in their order:
@@ -127,9 +127,9 @@ struct GateOutcome {
 };
 
 /// A function called before the second stage with the number of its pairs and the suspects.
-using TellSecond = std::function<void(int pairs, const std::vector<bool>& suspects)>;
+using OnSecondStage = std::function<void(int pairs, const std::vector<bool>& suspects)>;
 
 /// Runs a gate: measures the first pairs of all cases, then more pairs of the suspects if there are any, and judges.
-GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure, const TellSecond& tell = {});
+GateOutcome run_gate(size_t cases, const Rule& rule, const MeasurePair& measure, const OnSecondStage& tell = {});
 
 }  // namespace moe::regress

@@ -38,7 +38,7 @@ class SelfTest {
   explicit SelfTest(const SelfTestOptions& options)
       : options_(options),
         list_(case_list_of("self-test", options.cases, options.command, metric_of(options.metric, options.unit))),
-        base_(arm_in("base", options.base, {}, list_, "--base")),
+        base_(arm_in_checkout("base", options.base, {}, list_, "--base")),
         before_(earlier_sessions()),
         writer_(path(), inputs()),
         gate_(setup(), writer_) {
@@ -70,10 +70,10 @@ class SelfTest {
  private:
   std::string path() const { return options_.out.empty() ? kSelfTestRecords : options_.out; }
 
-  LiveGate::Setup setup() {
+  PairedRuns::Setup setup() {
     Arm again = base_;
     again.name = "again";
-    LiveGate::Setup setup{
+    PairedRuns::Setup setup{
         base_,         again,      list_.launches, words_of(options_.launcher, "--launcher"), options_.timeout_s,
         options_.seed, "self-test"};
     setup.tell = [this](int pair, bool head, size_t of_case, const CaseTimes& times) {
@@ -158,7 +158,7 @@ class SelfTest {
           if (*times) seconds.push_back((*times)->seconds());
       if (!seconds.empty()) results_.cases.push_back({gate_.cases()[i], median(seconds), launch_deviation(rounds_, i)});
     }
-    const double log_floor = floor_of(rounds_, results_.rule.min_pairs, options_.resamples, options_.seed);
+    const double log_floor = noise_floor_of(rounds_, results_.rule.min_pairs, options_.resamples, options_.seed);
     results_.floor.within_session = std::expm1(log_floor);
     double apart = 0;
     for (const SelfTestedCase& c : results_.cases) {
@@ -201,7 +201,7 @@ class SelfTest {
   Arm base_;
   std::vector<std::map<std::string, double>> before_;
   RecordWriter writer_;
-  LiveGate gate_;
+  PairedRuns gate_;
   std::vector<Round> rounds_;
   SelfTestResults results_;
 };
@@ -237,7 +237,7 @@ Json share_json(int64_t hits, int64_t of) {
 }
 
 double visible_slowdown(const SelfTestedCase& c, const SelfTestResults& results) {
-  return smallest_visible(c.launch_deviation * std::sqrt(2.0), results.cases.size(), results.rule);
+  return min_detectable_change(c.launch_deviation * std::sqrt(2.0), results.cases.size(), results.rule);
 }
 
 }  // namespace
@@ -371,7 +371,7 @@ const std::vector<MachineNoise>& machine_noises() {
 }
 
 NoisyLaunches::NoisyLaunches(const MachineNoise& noise, size_t cases, uint64_t seed, uint64_t gate)
-    : noise_(noise), seed_(seed), stream_(stream_of(noise.name, gate)), times_(cases) {
+    : noise_(noise), seed_(seed), stream_(random_stream_id(noise.name, gate)), times_(cases) {
   busy_ = noise.neighbour > 0 && uniform() < 0.5;
 }
 

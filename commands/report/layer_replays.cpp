@@ -11,8 +11,8 @@ namespace {
 /// The distinct prices of one schedule's plans.
 class PriceList {
  public:
-  PriceList(const LayerPricer& pricer, const LayerPricer& without_starts)
-      : pricer_(pricer), without_starts_(without_starts) {}
+  PriceList(const LayerPricer& pricer, const LayerPricer& without_startup_seconds)
+      : pricer_(pricer), without_starts_(without_startup_seconds) {}
 
   /// Returns the index of every task's price.
   Json prices_of(const Structure& structure, const std::vector<GradientSlice>& slices) {
@@ -84,7 +84,7 @@ Json structure_json(const Structure& structure) {
     lane.push_back(task.lane);
     chunk.push_back(task.chunk);
     chunks.push_back(task.chunks);
-    after.push_back(awaited(structure, task));
+    after.push_back(cross_lane_dependencies(structure, task));
   }
   return {{"lanes", std::move(lanes)}, {"kind", std::move(kind)},     {"lane", std::move(lane)},
           {"chunk", std::move(chunk)}, {"chunks", std::move(chunks)}, {"after", std::move(after)}};
@@ -92,7 +92,7 @@ Json structure_json(const Structure& structure) {
 
 Json contention_json(const Contention& contention) {
   if (contention.none()) return nullptr;
-  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> factors{};
+  EnumArray<Resource, EnumArray<Resource, double, kContendedResources>, kContendedResources> factors{};
   for (auto& row : factors) row.fill(1);
   for (const ContentionPair& pair : contention_pairs()) factors[pair.slowed][pair.by] = contention.*pair.factor;
   return {{"factors", factors}, {"stalls", contention.stall_s}};
@@ -104,23 +104,23 @@ size_t LayerReplays::index_of(const StructureKey& key) {
   return entry->second;
 }
 
-Json LayerReplays::schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
-                                 const DegreeChoice& choice) {
+Json LayerReplays::schedule_json(const Schedule& schedule, const LayerPricer& pricer,
+                                 const LayerPricer& without_startup_seconds, const DegreeChoice& choice) {
   const LayerResult decided = search_.tune(schedule, pricer, choice);
   const Schedule& runs = decided.decision.variant ? *decided.decision.variant : schedule;
   if (const LayerCase shape = decided_case(pricer.shape(), decided.decision); shape != pricer.shape()) {
     const LayerPricer other(pricer.profile(), shape, pricer.options());
-    const LayerPricer growing(without_starts.profile(), shape, pricer.options());
+    const LayerPricer growing(without_startup_seconds.profile(), shape, pricer.options());
     Decision inside = decided.decision;
     inside.packing = 1;
     return plans_json({schedule, runs, other, growing, choice, inside, decided.memory});
   }
-  return plans_json({schedule, runs, pricer, without_starts, choice, decided.decision, decided.memory});
+  return plans_json({schedule, runs, pricer, without_startup_seconds, choice, decided.decision, decided.memory});
 }
 
-Json LayerReplays::plans_json(const Decided& of) {
-  const auto& [schedule, runs, pricer, without_starts, choice, own, memory] = of;
-  PriceList prices(pricer, without_starts);
+Json LayerReplays::plans_json(const DecidedSchedule& of) {
+  const auto& [schedule, runs, pricer, without_startup_seconds, choice, own, memory] = of;
+  PriceList prices(pricer, without_startup_seconds);
   search::LayerReplay replay = search_.replay(runs, pricer);
   const auto plan_of = [&](const Decision& decision, Phases phases) {
     const bool forward = phases == Phases::forward;

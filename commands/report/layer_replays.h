@@ -28,20 +28,20 @@ class LayerReplays {
   /// "prices", "seconds"}, with the prices by task. A price is [work, size, seconds that grow with the size]. A work is
   /// [kind, phase, network, unit of the size, start-up seconds]. Throws BadInput if the schedule, layer or profile does
   /// not allow it.
-  Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_starts,
+  Json schedule_json(const Schedule& schedule, const LayerPricer& pricer, const LayerPricer& without_startup_seconds,
                      const DegreeChoice& choice);
   /// Returns the structures so far; plans refer to them by index.
   const Json& structures() const { return structures_; }
 
  private:
-  struct Decided {
+  struct DecidedSchedule {
     const Schedule &schedule, &runs;  // the requested schedule, and the variant that it chose
-    const LayerPricer &pricer, &without_starts;
+    const LayerPricer &pricer, &without_startup_seconds;
     const DegreeChoice& choice;
     Decision own;
     MemoryEstimate memory;
   };
-  Json plans_json(const Decided& of);
+  Json plans_json(const DecidedSchedule& of);
   size_t index_of(const StructureKey& key);
 
   LayerSearch search_;

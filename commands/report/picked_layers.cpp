@@ -22,7 +22,7 @@ std::vector<size_t> spread(const std::vector<size_t>& all, size_t count) {
 std::vector<size_t> picked_layers(const RecordTables& tables, const std::vector<bool>& chosen, size_t count) {
   std::vector<bool> replayable(tables.layers().size());
   for (const LayerRow& row : tables.rows())
-    if (row.ok && !row.of_plan_file) replayable[row.layer] = !is_stack(tables.layers()[row.layer].parameters);
+    if (row.ok && !row.is_from_plan_file) replayable[row.layer] = !is_stack(tables.layers()[row.layer].parameters);
   std::vector<size_t> ran, planned;
   for (size_t layer = 0; layer < replayable.size(); ++layer)
     if (replayable[layer] && chosen[tables.layers()[layer].run])
@@ -50,7 +50,7 @@ PickedRows picked_rows(const RecordTables& tables, size_t layer) {
   PickedRows picked{.rows = {}, .by_plans = !measured && planned};
   for (const size_t row : rows) {
     const LayerRow& of = tables.rows()[row];
-    if (of.of_plan_file) continue;
+    if (of.is_from_plan_file) continue;
     if (picked.rows.size() < kFastest || commands::is_baseline(of.schedule)) picked.rows.push_back(row);
   }
   return picked;

@@ -195,7 +195,7 @@ void RecordTables::set_cells(const CaseRecord& record, size_t row) {
   set("low_s", whiskers ? rounded(whiskers->low) : Json());
   set("high_s", whiskers ? rounded(whiskers->high) : Json());
   set("passes", whiskers ? Json(whiskers->passes) : Json());
-  const auto likely = ok ? likely_s(record) : std::nullopt;
+  const auto likely = ok ? median_interval_s(record) : std::nullopt;
   set("likely_low_s", likely ? rounded(likely->low) : Json());
   set("likely_high_s", likely ? rounded(likely->high) : Json());
   if (!record.timeline.empty()) timelines_.push_back({{"row", row}, {"tasks", task_columns(record.timeline)}});

@@ -24,8 +24,8 @@ struct LayerEntry {
 struct LayerRow {
   size_t layer = 0;
   std::string schedule;
-  DegreeChoice choice = {};   // the part of the decision that the record holds
-  bool of_plan_file = false;  // parameter `plan`: the plan that ran is only in that file
+  DegreeChoice choice = {};        // the part of the decision that the record holds
+  bool is_from_plan_file = false;  // parameter `plan`: the plan that ran is only in that file
   bool ok = false, ran = false;
   double predicted_s = 0;  // prediction of the run or, if it did not run, of the plan; NaN: none
   /// Time of the plan, whose rounding of rows may differ from the run's; all schedules of a layer are planned alike.

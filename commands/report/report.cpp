@@ -89,7 +89,7 @@ class Replays {
     int stacks = 0;
     for (size_t layer = 0; layer < tables.layers().size(); ++layer)
       if (is_stack(tables.layers()[layer].parameters) && stacks++ < options.timelines) add_stack(layer);
-    if (std::ranges::any_of(tables.rows(), &LayerRow::of_plan_file))
+    if (std::ranges::any_of(tables.rows(), &LayerRow::is_from_plan_file))
       notes_.insert("runs of a plan file have no replays: only that file holds their plans");
   }
   size_t layers() const { return layers_.size(); }
@@ -141,7 +141,8 @@ class Replays {
       const LayerCase shape = commands::shape_of(parameters, layer.name);
       const Run& run = files_[layer.run].run;
       const std::string& cluster = layer.parameters.text("cluster", layer.name);
-      const Profile profile = replay_profile(options_.cluster, run, cluster), growing = without_starts(profile);
+      const Profile profile = replay_profile(options_.cluster, run, cluster),
+                    growing = without_startup_seconds(profile);
       const bool nearest = std::ranges::find(run.header.argv, "--nearest") != run.header.argv.end();
       const PricingOptions pricing{nearest, "--nearest", nearest};
       const LayerPricer pricer(profile, shape, pricing), growing_pricer(growing, shape, pricing);
@@ -238,7 +239,7 @@ Profile replay_profile(const std::string& name_or_file, const Run& run, const st
   }
 }
 
-Profile without_starts(Profile profile) {
+Profile without_startup_seconds(Profile profile) {
   for (CommRow& row : profile.comm) {
     const double start_s = price_curve(row).alpha;
     for (auto& point : row.points) point[1] = std::max(0.0, point[1] - start_s);
@@ -246,7 +247,7 @@ Profile without_starts(Profile profile) {
   }
   for (ComputeRow& row : profile.compute) row.alpha_s = 0;
   for (ModuleRow& row : profile.modules) row.alpha_s = 0;
-  for (TaskRow& row : profile.tasks) row.s_per[Term::call] = 0;
+  for (TaskRow& row : profile.tasks) row.seconds_per_term[Term::call] = 0;
   profile.task_overhead_s = 0;
   return profile;
 }

@@ -29,7 +29,7 @@ int run_report(const ReportOptions& options);
 Profile replay_profile(const std::string& name_or_file, const Run& run, const std::string& cluster);
 
 /// Returns the profile without start-up times, so that a task's seconds are proportional to its size.
-Profile without_starts(Profile profile);
+Profile without_startup_seconds(Profile profile);
 
 // Warnings shown at the top of the page.
 

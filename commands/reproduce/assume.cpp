@@ -75,7 +75,9 @@ struct Describe {
 
 }  // namespace
 
-bool Assumptions::is_for(std::string_view table) const { return std::ranges::find(tables, table) != tables.end(); }
+bool Assumptions::applies_to_table(std::string_view table) const {
+  return std::ranges::find(tables, table) != tables.end();
+}
 
 bool Assumptions::derives(std::string_view op) const { return std::ranges::find(derive, op) != derive.end(); }
 
@@ -117,7 +119,7 @@ std::optional<double> assumed_contention(const Assumptions& assumed, std::string
   return own ? own : assumed.value("contention");
 }
 
-Profile with_assumed(Profile profile, const Assumptions* assumed) {
+Profile with_assumed_rows(Profile profile, const Assumptions* assumed) {
   if (assumed == nullptr) return profile;
   for (const AssumedRow& row : assumed->rows)
     if (row.cluster == profile.name) std::visit(Put{profile}, row.row);

@@ -39,7 +39,7 @@ struct Assumptions {
   std::vector<AssumedRow> rows;
   std::vector<AssumedValue> values;
 
-  bool is_for(std::string_view table) const;
+  bool applies_to_table(std::string_view table) const;
   /// Returns whether the pricer may derive rows of that op.
   bool derives(std::string_view op) const;
   std::optional<double> value(std::string_view of) const;
@@ -57,7 +57,7 @@ std::optional<double> assumed_contention(const Assumptions& assumed, std::string
 
 /// Returns the profile with the rows assumed for its cluster, which replace rows of the same kind, and with the values
 /// that have a key of [contention] ("intra_by_copy_stall_s"). Without assumptions (null), returns the profile itself.
-Profile with_assumed(Profile profile, const Assumptions* assumed);
+Profile with_assumed_rows(Profile profile, const Assumptions* assumed);
 
 /// Returns one line for each row and value, for a report.
 std::vector<std::string> lines_of(const Assumptions& assumed);

@@ -165,7 +165,7 @@ DisturbedSeconds disturbed(const Profile& profile, const Plan& other, const Plan
   for (uint64_t draw = 0; draw < kDraws; ++draw)
     draws.push_back(gain({}, [draw](const Task& task, double seconds) {
       const auto kind = static_cast<uint64_t>(task.kind) * kPhases + static_cast<uint64_t>(task.phase);
-      return seconds * (1 + kPriceError * (2 * random_uniform(draw, stream_of("prices"), kind) - 1));
+      return seconds * (1 + kPriceError * (2 * random_uniform(draw, random_stream_id("prices"), kind) - 1));
     }));
   Contention contention;
   for (const ContentionPair& pair : contention_pairs()) contention.*pair.factor = kSlowdown;

@@ -215,9 +215,10 @@ Comparison counts_of(const std::vector<Audited>& rows) {
   c.quantity = kLayerCount;
   c.comparison_table = false;
   for (const Audited& a : rows)
-    c.figures.push_back({labels_of(a.swept->reading), "",
-                         a.swept->reading.testbed == Testbed::b ? std::optional(commands::kPrintedApart) : std::nullopt,
-                         static_cast<double>(a.differing_degrees)});
+    c.figures.push_back(
+        {labels_of(a.swept->reading), "",
+         a.swept->reading.testbed == Testbed::b ? std::optional(commands::kPaperDifferingDegrees) : std::nullopt,
+         static_cast<double>(a.differing_degrees)});
   return c;
 }
 
@@ -237,7 +238,7 @@ Report fsmoe_audit(Study& study) {
   report.tables = {audit_table(rows, Testbed::a), audit_table(rows, Testbed::b), effect_table(rows),
                    ranking_table(rows)};
   report.shows = {closest(rows, Testbed::a), closest(rows, Testbed::b),
-                  differing_degrees_text(rows, commands::kPrintedApart)};
+                  differing_degrees_text(rows, commands::kPaperDifferingDegrees)};
   add_fitted_contention(report, study, readings_to_fit(rows, Testbed::a), readings_to_fit(rows, Testbed::b));
   report.shows.push_back(
       "Table 5 alone would read betas per element on B, and as printed per element on A; Table 2's operations are then "

@@ -123,7 +123,7 @@ void add_fitted_contention(Report& report, Study& study, const std::vector<Readi
     auto& paper = table.rows.emplace_back(std::vector<std::string>{name, "paper", "", "", ""});
     for (const std::string_view schedule : kContended)
       paper.push_back(fmt::format("{:.3f}", commands::printed_speedup(grid, name, schedule)));
-    paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", commands::kPrintedApart) : "-");
+    paper.push_back(testbed == Testbed::b ? fmt::format("{:.0f}", commands::kPaperDifferingDegrees) : "-");
     for (const Reading& r : with_fitted_contention(study.sweeps, testbed == Testbed::a ? on_a : on_b)) {
       const SweptReading& swept = study.sweeps.sweep(r);
       std::vector<std::string> row{name, std::string(name_of(r.gemm)), std::string(name_of(r.capacity)),

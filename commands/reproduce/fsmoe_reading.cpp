@@ -178,7 +178,7 @@ std::string ModelSetting::name() const { return fmt::format("{} on {}", model, c
 
 StepSeconds step_seconds(const ModelSetting& run, const std::vector<std::string>& schedules, const Assumptions* assumed,
                          std::set<std::string>& missing) {
-  const Profile profile = with_assumed(find_profile(run.cluster), assumed);
+  const Profile profile = with_assumed_rows(find_profile(run.cluster), assumed);
   const Model model = model_on_cluster(fsmoe_model(run.model), run.cluster);
   const LayerCase shape = layer_case(model, profile, run);
   const ModelShape whole{shape, model.layers, run.micro_batches, PipelineOrder::gpipe};

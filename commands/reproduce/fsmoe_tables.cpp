@@ -391,7 +391,8 @@ Report fsmoe_degrees(Study& study) {
     for (const Capacity capacity : kCapacities) {
       const Reading reading = reading_of(testbed, capacity);
       const SweptReading& swept = study.sweeps.sweep(reading);
-      const std::optional<double> paper = testbed == Testbed::b ? std::optional(commands::kPrintedApart) : std::nullopt;
+      const std::optional<double> paper =
+          testbed == Testbed::b ? std::optional(commands::kPaperDifferingDegrees) : std::nullopt;
       const std::string name(name_of(testbed));
       c.figures.push_back({{name, "fsmoe-no-iio", "every integer"},
                            volumes(capacity),
@@ -418,16 +419,16 @@ Report fsmoe_degrees(Study& study) {
       "% in the paper. The count depends on the convention (--audit has the range over all of them) and on the degrees "
       "that are tried.",
       100 * least / commands::kPrintedLayers, 100 * most / commands::kPrintedLayers,
-      100 * commands::kPrintedApart / commands::kPrintedLayers)};
+      100 * commands::kPaperDifferingDegrees / commands::kPrintedLayers)};
   if (study.measured != nullptr)
     add_measured(report, c, *study.measured,
                  [](Testbed testbed, const LayerRuns& layers, const std::string& schedule) -> std::optional<Figure> {
-                   const auto apart = measured_apart(layers, schedule);
+                   const auto apart = measured_differing_degrees(layers, schedule);
                    if (!apart || !schedule.starts_with("fsmoe")) return std::nullopt;
                    const bool printed = testbed == Testbed::b && schedule == "fsmoe";
                    return Figure{{std::string(name_of(testbed)), schedule, "every integer"},
                                  "",
-                                 printed ? std::optional(commands::kPrintedApart) : std::nullopt,
+                                 printed ? std::optional(commands::kPaperDifferingDegrees) : std::nullopt,
                                  apart};
                  });
   return report;

@@ -76,9 +76,9 @@ LinaStep measured(const ModelResult& result, const std::vector<double>& alone_s)
 
 }  // namespace
 
-double expert_over_alltoall(double layer_share) { return 2 * (1 / layer_share - 1); }
+double expert_to_alltoall_ratio(double layer_share) { return 2 * (1 / layer_share - 1); }
 
-double efficiency_by_share(double layer_share) { return expert_over_alltoall(layer_share) / 2; }
+double efficiency_by_share(double layer_share) { return expert_to_alltoall_ratio(layer_share) / 2; }
 
 LayerCase lina_case(const std::string& model, int experts, const Assumptions& assumed) {
   LayerShape layer = find_model(model).layer;
@@ -99,7 +99,7 @@ Profile lina_profile(const std::string& model, const Assumptions& assumed) {
   profile.name = kLinaCluster;
   profile.nodes = profile.ranks_per_node = kGpusPerNode;
   profile.memory_bytes = kGpuBytes;
-  profile = with_assumed(profile, &assumed);
+  profile = with_assumed_rows(profile, &assumed);
   const LayerCase shape = lina_case(model, kGpus, assumed);
   const LayerPricer pricer(profile, shape);
   const double alltoall_s =
@@ -108,7 +108,7 @@ Profile lina_profile(const std::string& model, const Assumptions& assumed) {
   expert.op = Op::expert;
   expert.ffn = shape.layer.ffn;
   expert.dtype = shape.layer.dtype;
-  expert.beta_s_per_flop = alltoall_s * expert_over_alltoall(printed_lina_text("layer_share")) /
+  expert.beta_s_per_flop = alltoall_s * expert_to_alltoall_ratio(printed_lina_text("layer_share")) /
                            whole_work(TaskKind::expert, Phase::forward, shape, Flow::sharded).flops;
   profile.compute.push_back(expert);
   return profile;
@@ -124,7 +124,7 @@ std::optional<LinaStep> lina_step(const LinaRun& run, const Assumptions& assumed
     DegreeChoice choice{.micro_op_bytes = run.micro_op_bytes};
     choice.fits = [&](const LayerCase& packed, Flow flow) {
       const MemoryRequest request{.shape = packed, .layers = shape.layers, .flow = flow};
-      return !profile.memory_bytes || !misfit(estimate_memory(request), *profile.memory_bytes);
+      return !profile.memory_bytes || !memory_refusal(estimate_memory(request), *profile.memory_bytes);
     };
     const ModelResult result = ModelSearch().tune(find_schedule(run.schedule), pricer, shape, choice);
     LinaStep step = measured(result, price(pricer, result.plan));
@@ -191,7 +191,7 @@ std::vector<std::string> lina_from_print() {
       fmt::format(
           "Figure 2 and Table 3 agree: where AlltoAll is {:.1f} % of a layer's forward, an expert takes at most "
           "{:.3f} of an AlltoAll, and under two of them it keeps computation busy for {:.1f} % of their time.",
-          100 * share, expert_over_alltoall(share), 100 * efficiency_by_share(share)),
+          100 * share, expert_to_alltoall_ratio(share), 100 * efficiency_by_share(share)),
       "Table 1's parameters say what its model is: 302 M more for 12 more experts in 12 layers are 2.097 M an expert, "
       "so M = 512 and H = 2048: Transformer-XL as published for enwik8."};
 }

@@ -20,7 +20,7 @@ namespace moe::reproduce {
 
 /// Returns the expert's forward over the AlltoAll's, by a printed share of AlltoAll in a layer's forward. Two AlltoAlls
 /// and an expert take 2 t_a / share (Lina, Figure 2); everything else in a layer counts as expert.
-double expert_over_alltoall(double layer_share);
+double expert_to_alltoall_ratio(double layer_share);
 /// Returns the busy share of computation while AlltoAlls run, if this ratio applies without packing and the whole
 /// expert overlaps with them.
 double efficiency_by_share(double layer_share);

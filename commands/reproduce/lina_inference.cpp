@@ -263,7 +263,7 @@ Profile inference_profile(const InferenceRun& run, const Assumptions& assumed) {
   Profile profile;
   profile.name = kInferenceCluster;
   profile.nodes = profile.ranks_per_node = kServingGpusPerNode;
-  profile = with_assumed(profile, &assumed);
+  profile = with_assumed_rows(profile, &assumed);
   const LayerCase largest = inference_case({run.model}, assumed);
   const LayerPricer pricer(profile, largest);
   const double rows = static_cast<double>(largest.layer.batch * largest.layer.seq) / largest.parallel.ep;
@@ -276,7 +276,7 @@ Profile inference_profile(const InferenceRun& run, const Assumptions& assumed) {
   expert.ffn = largest.layer.ffn;
   const double alltoall_s = pricer.chunk_seconds(TaskKind::dispatch, Phase::forward, rows);
   expert.beta_s_per_flop =
-      alltoall_s * expert_over_alltoall(printed_lina_text("layer_share")) / moe_volumes(largest, rows).expert_flops;
+      alltoall_s * expert_to_alltoall_ratio(printed_lina_text("layer_share")) / moe_volumes(largest, rows).expert_flops;
   profile.compute = {gemm, expert};
   return profile;
 }
@@ -294,18 +294,18 @@ InferenceResult served(const InferenceRun& run, const Assumptions& assumed) {
                  .swap_bytes_per_s = value_of(assumed, "swap_bytes_per_s")};
   setup.weight = std::max<int64_t>(1, std::llround(value_of(assumed, "alike")));
   Serving serving(pricer, setup);
-  const RoutingSource source{.layers = run.layers > 0 ? run.layers : find_model(run.model).layers,
-                             .experts = run.experts,
-                             .skew = value_of(assumed, fmt::format("skew_{}", run.experts)),
-                             .correlation = value_of(assumed, "correlation"),
-                             .drift = value_of(assumed, "drift")};
+  const SyntheticRouting source{.layers = run.layers > 0 ? run.layers : find_model(run.model).layers,
+                                .experts = run.experts,
+                                .skew = value_of(assumed, fmt::format("skew_{}", run.experts)),
+                                .correlation = value_of(assumed, "correlation"),
+                                .drift = value_of(assumed, "drift")};
   const int64_t tokens = shape.layer.batch * shape.layer.seq * run.experts / setup.weight;
   const auto profiled = std::llround(value_of(assumed, "profiled_batches"));
   const auto batches = std::llround(value_of(assumed, "served_batches"));
-  const RoutingTrace trace = draw_routing(source, batches, tokens, profiled);
+  const RoutingTrace trace = generate_routing(source, batches, tokens, profiled);
   InferenceResult result{.routing = statistics_of(trace), .layers = source.layers, .variants = {}};
   std::optional<PathProfile> paths;
-  if (run.layers == 0) paths.emplace(draw_routing(source, profiled, tokens), run.length);
+  if (run.layers == 0) paths.emplace(generate_routing(source, profiled, tokens), run.length);
   const auto is_needed = [&](const ServingVariant& variant) {
     if (!paths) return variant.name == "uniform";
     return run.length == kPathLength || variant.name == "ideal" || variant.name == "lina-serve";

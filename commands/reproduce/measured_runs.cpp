@@ -93,7 +93,7 @@ std::optional<double> measured_speedup(const LayerRuns& layers, const std::strin
   return ratios.empty() ? std::nullopt : std::optional(mean(ratios));
 }
 
-std::optional<double> measured_apart(const LayerRuns& layers, const std::string& schedule) {
+std::optional<double> measured_differing_degrees(const LayerRuns& layers, const std::string& schedule) {
   int ran = 0, apart = 0;
   for (const auto& [name, runs] : layers) {
     const auto run = runs.find(schedule);

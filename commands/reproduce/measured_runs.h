@@ -25,7 +25,7 @@ LayerRuns layer_runs(const commands::FileRun& file, Testbed testbed, Capacity ca
 /// Returns the mean over layers of the ratio of forward + backward; none if no layer ran well under both.
 std::optional<double> measured_speedup(const LayerRuns& layers, const std::string& schedule, const std::string& over);
 /// Returns the number of layers that ran with r_f != r_b; none if the schedule did not run.
-std::optional<double> measured_apart(const LayerRuns& layers, const std::string& schedule);
+std::optional<double> measured_differing_degrees(const LayerRuns& layers, const std::string& schedule);
 
 /// A model's steps as they were predicted at the time of the run, and as measured; none for schedules that did not run.
 struct MeasuredSteps {

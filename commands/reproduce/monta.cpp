@@ -51,7 +51,7 @@ double monta_seconds(MontaStrategy strategy, const MontaTimes& t, int chunks) {
   return t.alltoall < t.allgather ? t.alltoall + n * t.allgather + t.copy : n * t.alltoall + t.allgather + t.copy;
 }
 
-TimeLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2) {
+AlphaBetaLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2) {
   const double beta = (seconds_2 - seconds_1) / (bytes_2 - bytes_1);
   return {seconds_1 - beta * bytes_1, beta};
 }
@@ -124,7 +124,7 @@ bool is_outbound(const Task& task) {
 Profile monta_cluster(const Assumptions* assumed) {
   Profile profile = find_profile(std::string(kA800));
   profile.contention = {};
-  return with_assumed(std::move(profile), assumed);
+  return with_assumed_rows(std::move(profile), assumed);
 }
 
 std::string_view schedule_of(MontaStrategy strategy) {
@@ -192,7 +192,7 @@ MontaPriority monta_priority(const Profile& profile) {
   return {shape, seconds("lina-baseline"), seconds("lina-priority")};
 }
 
-MontaStrategy min_exchange(const MontaLayer& layer, int chunks) {
+MontaStrategy min_exchange_strategy(const MontaLayer& layer, int chunks) {
   return *std::ranges::min_element(kMontaStrategies, {}, [&](MontaStrategy s) { return layer.exchange_s(s, chunks); });
 }
 
@@ -389,7 +389,7 @@ TextTable choice_table(const Profile& profile, bool searched) {
     const MontaLayer layer(profile, row.seq);
     auto& cells = table.rows.emplace_back(std::vector{fmt::format("{}K", row.seq)});
     for (const MontaStrategy s : kMontaStrategies) cells.push_back(fmt::format("{:.3f}", ratio(layer, s)));
-    cells.emplace_back(name_of(min_exchange(layer, kMontaChunks)));
+    cells.emplace_back(name_of(min_exchange_strategy(layer, kMontaChunks)));
     cells.push_back(row.choice);
     if (searched) cells.push_back(text_of(layer.choice()));
   }

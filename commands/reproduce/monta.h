@@ -29,18 +29,18 @@ double monta_seconds(MontaStrategy strategy, const MontaTimes& times, int chunks
 
 /// Time as a linear function of the volume, alpha + bytes * beta: an efficiency curve between two of its
 /// points.
-struct TimeLine {
+struct AlphaBetaLine {
   double alpha_s = 0, beta_s_per_byte = 0;
   double seconds(double bytes) const { return alpha_s + bytes * beta_s_per_byte; }
 };
-TimeLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2);
+AlphaBetaLine line_through(double bytes_1, double seconds_1, double bytes_2, double seconds_2);
 
 /// The platform of MoNTA's experiments: 2 nodes of 8 A800.
 struct MontaPlatform {
   double inter_bytes_per_s = 25e9, intra_bytes_per_s = 200e9;  // B1, B2
   double copy_bytes_per_s = 0;                                 // B3 r3
   int tensor = 8, experts = 2;                                 // t, e
-  TimeLine alltoall, allgather;                                // from Table 8
+  AlphaBetaLine alltoall, allgather;                           // from Table 8
 
   /// Returns the seconds at efficiency 1 (equations 8 and 9).
   double ideal_alltoall_s(double bytes) const;
@@ -115,6 +115,6 @@ struct MontaPriority {
 MontaPriority monta_priority(const Profile& profile);
 
 /// Returns the strategy with the shortest exchange, O2 and O3 with `chunks` chunks.
-MontaStrategy min_exchange(const MontaLayer& layer, int chunks);
+MontaStrategy min_exchange_strategy(const MontaLayer& layer, int chunks);
 
 }  // namespace moe::reproduce

@@ -122,7 +122,7 @@ std::vector<Report> all_reports() {
     study.assumed = nullptr;
     reports.push_back(reproduce(table.name, study));
     for (const Assumptions& example : examples) {
-      if (!example.is_for(table.name)) continue;
+      if (!example.applies_to_table(table.name)) continue;
       study.assumed = &example;
       reports.push_back(reproduce(table.name, study));
     }

@@ -28,7 +28,7 @@ bool fits(const LayerCase& shape, double capacity_bytes) {
   request.shape = shape;
   request.dense_part = false;
   request.flow = Flow::replicated;
-  return !misfit(estimate_memory(request), capacity_bytes);
+  return !memory_refusal(estimate_memory(request), capacity_bytes);
 }
 
 const std::vector<TaskKind> kLeftOut{TaskKind::attention, TaskKind::mp_allreduce, TaskKind::gradient};
@@ -77,7 +77,7 @@ Profile parm_cluster(std::string_view testbed) {
 
 std::vector<ParmLayer> parm_layers(std::string_view testbed, const Assumptions* assumed,
                                    std::set<std::string>& missing) {
-  const Profile profile = with_assumed(parm_cluster(testbed), assumed);
+  const Profile profile = with_assumed_rows(parm_cluster(testbed), assumed);
   const Grid grid = find_grid(profile.name);
   std::vector<ParmLayer> layers;
   LayerSearch search;
@@ -462,10 +462,10 @@ Report parm_table5(Study& study) {
   for (const PrintedParmModel& row : printed_parm_table5()) {
     Figure figure{{row.model, row.testbed}, "", row.deepspeed_moe_ms / row.parm_ms, std::nullopt};
     if (study.assumed != nullptr) {
-      const Profile profile = with_assumed(parm_cluster(row.testbed), study.assumed);
+      const Profile profile = with_assumed_rows(parm_cluster(row.testbed), study.assumed);
       const Model model = model_on_cluster(find_model(row.model), profile.name);
       const LayerCase shape = model_shape(model, profile);
-      const Print print{profile, study.assumed, missing};
+      const PrintedPrices print{profile, study.assumed, missing};
       const auto baseline = tuned_from_print(search, kParmBaseline, print, shape);
       const auto parm = tuned_from_print(search, "parm", print, shape);
       if (baseline && parm) figure.ours = baseline->total_s() / parm->total_s();

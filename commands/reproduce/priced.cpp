@@ -18,7 +18,7 @@ constexpr std::array<Derivation, 2> kDerivations{
     {{"allreduce", "intra allreduce", "AllReduce inside a node"},
      {"a2a-ep-esp", "alltoall over EP and ESP", "AlltoAll over EP and ESP"}}};
 
-bool all_allowed(const PriceNotes& notes, const Print& print) {
+bool all_allowed(const PriceNotes& notes, const PrintedPrices& print) {
   bool allowed = true;
   for (const PriceNote& note : notes)
     for (const Derivation& d : kDerivations) {
@@ -32,7 +32,7 @@ bool all_allowed(const PriceNotes& notes, const Print& print) {
 
 // Finds every missing row by borrowing the nearest row for each.
 template <class Tune>
-void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
+void name_missing(const PrintedPrices& print, const LayerCase& shape, const Tune& tune, const Unpriced& error) {
   std::set<std::string> names;
   try {
     const LayerPricer pricer(print.profile, shape, {.nearest = true});
@@ -47,7 +47,7 @@ void name_missing(const Print& print, const LayerCase& shape, const Tune& tune, 
 
 // Returns the result of `tune` with a pricer of its own, so that only its own missing rows are noted.
 template <class Tune>
-auto from_print(const Print& print, const LayerCase& shape, const Tune& tune)
+auto from_print(const PrintedPrices& print, const LayerCase& shape, const Tune& tune)
     -> std::optional<decltype(tune(std::declval<const LayerPricer&>()))> {
   try {
     const LayerPricer pricer(print.profile, shape);
@@ -62,13 +62,13 @@ auto from_print(const Print& print, const LayerCase& shape, const Tune& tune)
 
 }  // namespace
 
-std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Print& print,
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const PrintedPrices& print,
                                             const LayerCase& shape) {
   const Schedule& chosen = find_schedule(schedule);
   return from_print(print, shape, [&](const LayerPricer& pricer) { return search.tune(chosen, pricer); });
 }
 
-std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const PrintedPrices& print,
                                       const ModelShape& model) {
   const Schedule& chosen = find_schedule(schedule);
   return from_print(print, model.shape,

@@ -13,7 +13,7 @@
 namespace moe::reproduce {
 
 /// Printed numbers and, if requested, assumptions. The names of missing rows are added to `missing`.
-struct Print {
+struct PrintedPrices {
   const Profile& profile;
   const Assumptions* assumed = nullptr;
   std::set<std::string>& missing;
@@ -21,12 +21,12 @@ struct Print {
 
 /// Returns one layer under one schedule; none if the profile lacks a row that it needs, or if a row was derived that
 /// the assumptions do not allow to derive.
-std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const Print& print,
+std::optional<LayerResult> tuned_from_print(LayerSearch& search, std::string_view schedule, const PrintedPrices& print,
                                             const LayerCase& shape);
 
 /// Returns the seconds of a whole model's training step by its plan's replay, with the gradients spread exactly; none
 /// if tuned_from_print would return none.
-std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const Print& print,
+std::optional<double> step_from_print(ModelSearch& search, std::string_view schedule, const PrintedPrices& print,
                                       const ModelShape& model);
 
 /// Returns the decided layer's seconds, forward and backward, as if tasks for which `counted` is false took no time,

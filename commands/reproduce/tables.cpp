@@ -43,8 +43,8 @@ static_assert(same_names());
 Report reproduce(std::string_view key, Study& study) {
   const TableRow& row = find_named(kRows, key, "TABLE");
   if (study.assumed != nullptr)
-    require<BadInput>(study.assumed->is_for(key), "{}: tables: found none that is {}, expected it to be named",
-                      study.assumed->file, key);
+    require<BadInput>(study.assumed->applies_to_table(key),
+                      "{}: tables: found none that is {}, expected it to be named", study.assumed->file, key);
   Report report = row.reproduce(study);
   if (study.assumed != nullptr) {
     report.assuming = study.assumed->name;

@@ -12,7 +12,7 @@ namespace {
 
 // Returns ChosenModel::model_on_cluster. Values that come from flags are not listed.
 std::string differences(const Model& elsewhere, const Model& here, const ModelFlags& flags,
-                        const SomeLayerFields& asked, int64_t experts) {
+                        const PartialLayerFields& asked, int64_t experts) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : "; ") + part; };
   const auto differ = [&](const char* what, int64_t value, int64_t other, bool by_flag) {
@@ -127,7 +127,7 @@ ScheduleTable possible_schedules(const ChosenModel& chosen) {
   return several ? all_schedules() : schedules();
 }
 
-void record_ends(Fields& parameters, const ChosenModel& chosen) {
+void record_embedding_and_head(Fields& parameters, const ChosenModel& chosen) {
   if (chosen.vocabulary > 0) {
     parameters.set("vocabulary", chosen.vocabulary);
     parameters.set("tied_embedding", std::string(chosen.tied_embedding ? "yes" : "no"));
@@ -169,7 +169,7 @@ MemoryEstimate memory_of(const ChosenModel& chosen, MemoryRequest request) {
 DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ChosenModel& chosen) {
   if (!capacity) return choice;
   const auto holds = [capacity, chosen](const MemoryRequest& request) {
-    return !misfit(memory_of(chosen, request), *capacity);
+    return !memory_refusal(memory_of(chosen, request), *capacity);
   };
   return restrict_to_memory(std::move(choice), holds, chosen.model);
 }

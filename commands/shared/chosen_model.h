@@ -59,8 +59,8 @@ ScheduleTable possible_schedules(const ChosenModel& chosen);
 
 /// Adds the model's properties besides its layers, as records have them: "vocabulary" and "tied_embedding", if known,
 /// "origin" and the keys of ModelTraits.
-void record_ends(Fields& parameters, const ChosenModel& chosen);
-/// Returns the traits that record_ends() added. Throws BadInput "WHERE: NAME: ...".
+void record_embedding_and_head(Fields& parameters, const ChosenModel& chosen);
+/// Returns the traits that record_embedding_and_head() added. Throws BadInput "WHERE: NAME: ...".
 ModelTraits recorded_traits(const Fields& parameters, const std::string& where);
 
 /// Returns the memory of a request for the model's layers, including its embedding and output projection.

@@ -255,7 +255,8 @@ Refusals megatron_refusals(const ModelShape& model) {
                     p.mp % l.kv_heads == 0 ? ", before release 0.16" : ""));
   needs_multiple("tokens a sample with --sequence-parallel", l.seq / p.cp, "TP", p.mp);
   if (const StageSplit split = model.split(); split.has_own_ends())
-    needs_multiple("layers", split.others().layers, "the other stages,", std::max(split.others().stages, 1));
+    needs_multiple("layers", split.middle_stages().layers, "the other stages,",
+                   std::max(split.middle_stages().stages, 1));
   else if (model.layers % p.pp != 0)
     add(fmt::format("{} layers over PP {} without --first-stage-layers or --last-stage-layers", model.layers, p.pp));
   if (l.node_limit > 0 && l.router_groups == 0)

@@ -65,7 +65,7 @@ struct Framework {
   /// The trainer whose rules determine which states and activations its ranks keep; none: unknown.
   std::optional<Trainer> trainer = {};
 
-  bool runs_all() const { return exact.empty() && close.empty(); }
+  bool runs_all_schedules() const { return exact.empty() && close.empty(); }
   bool lists(std::string_view schedule) const {
     return std::ranges::find(exact, schedule) != exact.end() || std::ranges::find(close, schedule) != close.end();
   }

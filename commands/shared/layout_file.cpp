@@ -158,7 +158,7 @@ std::vector<Entry> arguments_of(const std::string& text, const std::string& path
 }
 
 bool is_yaml(const std::string& path) {
-  const std::string name = unpacked_name(path);
+  const std::string name = without_gz_suffix(path);
   return name.ends_with(".yaml") || name.ends_with(".yml");
 }
 
@@ -170,7 +170,7 @@ class Reader {
     const std::string text = text_of_file(path, "a training's settings");
     const size_t begin = text.find_first_not_of(" \t\r\n");
     const bool is_json = begin != std::string::npos && text[begin] == '{';
-    const bool is_toml = unpacked_name(path).ends_with(".toml");
+    const bool is_toml = without_gz_suffix(path).ends_with(".toml");
     has_arguments_ = !is_yaml(path) && !is_json && !is_toml;
     if (has_arguments_) {
       entries_ = arguments_of(text, path);

@@ -85,7 +85,7 @@ int64_t drawn(Extent range, int64_t grain, double uniform) {
 std::vector<GridLayer> draw_layers(const Grid& grid, int count, uint64_t seed) {
   const Extent batch = range_of(grid, &LayerShape::batch), seq = range_of(grid, &LayerShape::seq),
                model_dim = range_of(grid, &LayerShape::model_dim), hidden = range_of(grid, &LayerShape::hidden);
-  const uint64_t stream = stream_of("drawn layers");
+  const uint64_t stream = random_stream_id("drawn layers");
   std::vector<GridLayer> layers;
   for (int i = 0; i < count; ++i) {
     uint64_t drawn_so_far = 0;

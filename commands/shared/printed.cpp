@@ -37,7 +37,7 @@ std::string measured_against(double error) {
 
 }  // namespace
 
-std::string printed_head(const Grid& grid) {
+std::string paper_column_header(const Grid& grid) {
   return grid.sample_of.empty() ? "paper" : fmt::format("paper ({} layers)", kPrintedLayers);
 }
 
@@ -59,7 +59,7 @@ double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeCho
   return chosen && presets ? printed_speedup(name, cluster.name, schedule) : 0;
 }
 
-bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees) {
+bool paper_differing_degrees_apply(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees) {
   return grid.name == "fsmoe-b" && cluster.name == "testbed-b" && printed_speedup(grid, cluster, degrees, "fsmoe") > 0;
 }
 

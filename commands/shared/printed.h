@@ -23,11 +23,11 @@ double printed_speedup(const Grid& grid, const Profile& cluster, const DegreeCho
 /// Number of layers that FSMoE's grid has on each testbed (Table 4).
 inline constexpr double kPrintedLayers = 1458;
 /// Returns the head of a column of printed means, which are over all layers also beside a sample of the paper's grid.
-std::string printed_head(const Grid& grid);
+std::string paper_column_header(const Grid& grid);
 /// Number of these with r_f != r_b on testbed B, as FSMoE measured them (section 2.3).
-inline constexpr double kPrintedApart = 912;
+inline constexpr double kPaperDifferingDegrees = 912;
 /// Returns whether that number applies to this grid under fsmoe: not to a sample, and not if degrees are given.
-bool printed_apart(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
+bool paper_differing_degrees_apply(const Grid& grid, const Profile& cluster, const DegreeChoice& degrees);
 
 /// Errors of predictions of published training steps: configs/published/training-errors.csv, which
 /// configs/published/training_errors.py writes.

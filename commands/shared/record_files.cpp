@@ -76,7 +76,7 @@ Run run_of_documents(const std::string& text, const std::string& file) {
 }
 
 std::vector<Run> runs_of(const std::string& file) {
-  if (!unpacked_name(file).ends_with(".json")) return read_runs(file);
+  if (!without_gz_suffix(file).ends_with(".json")) return read_runs(file);
   return {run_of_documents(text_of_file(file, "what modelbench --json printed"), file)};
 }
 

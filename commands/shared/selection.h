@@ -21,7 +21,7 @@ inline constexpr std::string_view kDefaultGrid = "fsmoe-b";  // grid for cluster
 
 /// A layer and its groups by the flags; values that they leave open come from the layer file or the defaults.
 struct LayerFlags {
-  SomeLayerFields fields;
+  PartialLayerFields fields;
   std::optional<Rounding> rounding;
   std::optional<int> dp, cp, mp, ep, esp, pp, zero;
   std::optional<CpExchange> cp_exchange;

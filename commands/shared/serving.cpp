@@ -75,11 +75,11 @@ RoutedBatches routed_batches(const ServeRequest& o, ServedCase& served, int64_t 
                       counted(static_cast<size_t>(all.batches()), "batch"), tokens, f.routing);
     source = f.routing;
   } else {
-    RoutingSource synthetic{.layers = served.layers, .experts = experts, .seed = o.seed.value_or(1)};
+    SyntheticRouting synthetic{.layers = served.layers, .experts = experts, .seed = o.seed.value_or(1)};
     synthetic.skew = f.skew.value_or(synthetic.skew);
     synthetic.correlation = f.correlation.value_or(synthetic.correlation);
     synthetic.drift = f.drift.value_or(synthetic.drift);
-    all = draw_routing(synthetic, f.batches.value_or(o.batches), tokens);
+    all = generate_routing(synthetic, f.batches.value_or(o.batches), tokens);
     source = fmt::format("synthetic (skew {}, correlation {}, drift {}, seed {})", synthetic.skew,
                          synthetic.correlation, synthetic.drift, synthetic.seed);
   }
@@ -206,7 +206,7 @@ std::string serving_heading(const ServedCase& served, const RoutedBatches& routi
                                        where, counted(static_cast<size_t>(routing.served.batches()), "batch"),
                                        routing.profiled.batches(), routing.source);
   return fmt::format("{}\n{}; the most popular expert has {:.2f}x the tokens of the least, {:.2f}x the mean\n",
-                     fitted_line(what), counted(static_cast<size_t>(served.layers), "layer"),
+                     line_within_columns(what), counted(static_cast<size_t>(served.layers), "layer"),
                      statistics.most_over_least, statistics.most_over_mean);
 }
 

@@ -18,7 +18,7 @@ struct ServeFlags {
   std::vector<std::string> variants;  // names of placements to serve; empty: all
   std::string routing;                // file of a routing trace; empty: synthetic routing
   std::optional<double> skew, correlation,
-      drift;                   // parameters of synthetic routing; none: the defaults of RoutingSource
+      drift;                   // parameters of synthetic routing; none: the defaults of SyntheticRouting
   std::optional<int> batches;  // batches of the synthetic routing to profile and to serve; none: the verb's default
   std::optional<int> path,
       pack;  // length of paths, and most experts on a device; none: kServePath, and the default of ServingSetup

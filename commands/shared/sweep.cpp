@@ -30,7 +30,7 @@ SweepRow row_of(const SweepRequest& request, const GridLayer& layer) {
     const MemoryEstimate memory = layer_memory(row.shape);
     row.memory_bytes = memory.total();
     const auto capacity = capacity_of(request);
-    if (capacity) row.refusal = misfit(memory, *capacity);
+    if (capacity) row.refusal = memory_refusal(memory, *capacity);
   } catch (const BadInput& error) {
     row.refusal = refusal_of(error);
   }
@@ -45,7 +45,7 @@ std::string packing_key(const SweepRequest& request, const LayerCase& shape) {
   std::string key;
   if (packed == request.schedules.end() || !capacity) return key;
   for (Decision decision; shape.parallel.ep % decision.packing == 0; decision.packing *= 2)
-    key += misfit(layer_memory(decided_case(shape, decision), (*packed)->flow), *capacity) ? '-' : '+';
+    key += memory_refusal(layer_memory(decided_case(shape, decision), (*packed)->flow), *capacity) ? '-' : '+';
   return key;
 }
 
@@ -69,7 +69,7 @@ void settle(const SweepRequest& request, SweepRow& row) {
     const Decision& decision = result.decision;
     const Schedule& planned = decision.variant ? *decision.variant : find_schedule(result.schedule);
     result.memory = layer_memory(decided_case(row.shape, decision), planned.flow);
-    if (const auto reason = capacity ? misfit(result.memory, *capacity) : std::nullopt)
+    if (const auto reason = capacity ? memory_refusal(result.memory, *capacity) : std::nullopt)
       row.refusals[result.schedule] = *reason;
   }
   std::erase_if(row.results, [&](const LayerResult& result) { return row.refusals.contains(result.schedule); });
@@ -154,14 +154,14 @@ std::vector<ScheduleSummary> summarise(const std::vector<SweepRow>& rows,
       if (result == nullptr) continue;
       ++s.layers;
       if (const LayerResult* tutel = row.find("tutel")) ++s.compared, s.speedup += tutel->total_s() / result->total_s();
-      s.of_bound += min_bound_s(row) / result->total_s();
-      s.of_own += result->bound.total_s() / result->total_s();
+      s.bound_ratio += min_bound_s(row) / result->total_s();
+      s.own_bound_ratio += result->bound.total_s() / result->total_s();
       s.differing_degrees += result->decision.degree_forward != result->decision.degree_backward;
       ++s.degrees_forward[result->decision.degree_forward];
       ++s.degrees_backward[result->decision.degree_backward];
     }
     if (s.compared > 0) s.speedup /= s.compared;
-    if (s.layers > 0) s.of_bound /= s.layers, s.of_own /= s.layers;
+    if (s.layers > 0) s.bound_ratio /= s.layers, s.own_bound_ratio /= s.layers;
   }
   return summaries;
 }

@@ -58,10 +58,10 @@ LayerCase shaped(const GridLayer& layer, const Grid& grid, const Profile& cluste
 struct ScheduleSummary {
   std::string_view schedule;
   int layers = 0;
-  double speedup = 0;   // mean over layers of tutel's forward + backward over this schedule's; 0: no layer has both
-  int compared = 0;     // number of layers with a result of tutel and of this schedule
-  double of_bound = 0;  // mean over layers of the least lower bound of all swept schedules over this schedule's time
-  double of_own = 0;    // the same with this schedule's own lower bound
+  double speedup = 0;      // mean over layers of tutel's forward + backward over this schedule's; 0: no layer has both
+  int compared = 0;        // number of layers with a result of tutel and of this schedule
+  double bound_ratio = 0;  // mean over layers of the least lower bound of all swept schedules over this schedule's time
+  double own_bound_ratio = 0;                            // the same with this schedule's own lower bound
   int differing_degrees = 0;                             // number of layers with r_f != r_b
   std::map<int, int> degrees_forward, degrees_backward;  // number of layers by degree
 };

@@ -31,7 +31,7 @@ void add_up(Math& math, const Operands& o, void* stream) {
   if (math.memory().kind() == DeviceKind::cuda)
     cuda::launch_sum(sum, static_cast<cudaStream_t>(stream));
   else
-    move_on_host({.copies = {}, .sum = sum});
+    execute_moves_on_host({.copies = {}, .sum = sum});
 }
 
 // An op of a layer's dense part: the least number of tensors that it must read and write, and its outputs. `from`: the

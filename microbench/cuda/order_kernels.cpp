@@ -25,10 +25,10 @@ class Orders {
         rows_(random_rows({layout_.elements()}, dtype_, memory_)),
         other_({layout_.elements()}, dtype_, memory_),
         output_({sizes.tokens, width}, dtype_, memory_),
-        d_weight_({sizes.tokens, sizes.top_k}, sums_type(dtype_), memory_) {
+        d_weight_({sizes.tokens, sizes.top_k}, accumulation_type(dtype_), memory_) {
     device.make_gate({rank_, {}, device.math()})->forward(hidden_, routing_);
     routing_.fetch();
-    layout_.put_on(memory_, RowReader::order, routing_.slots());
+    layout_.place_tables_on(memory_, RowReader::order, routing_.slots());
     token_of_ = Array<int32_t>(memory_, routing_.device.pair_of.size());
     tokens_.resize(token_of_.size());
     routing_.device.pair_of.to_host(tokens_.data());
@@ -108,7 +108,7 @@ class Orders {
     const measure::SumCheck check("rows", 0, dtype_, DType::float32);
     measure::WrongElements wrong;
     for (int64_t row = 0; row < there.view().elements() / width_; ++row)
-      for (const int64_t col : measure::spread_over(width_, kOrderColumns)) {
+      for (const int64_t col : measure::evenly_spaced(width_, kOrderColumns)) {
         measure::ExactSum sum;
         sum.add(expected.view().as<float>()[source(row) * width_ + col]);
         check.compare(row * width_ + col, there.view().as<float>()[row * width_ + col], sum, wrong);

@@ -54,7 +54,7 @@ std::string config_dir() {
             quoted_text(MOETUNE_CONFIG_DIR));
 }
 
-std::string program_word() {
+std::string program_command() {
   static const bool in_checkout = [] {  // computed once, although the help of each command asks
     const std::optional<fs::path> configs = installed_configs();
     return configs && fs::is_regular_file(configs->parent_path() / "moetune");

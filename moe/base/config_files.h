@@ -11,7 +11,7 @@ namespace moe {
 std::string config_dir();
 
 /// Returns what users type to run the program: "./moetune" in a checkout, else "moetune".
-std::string program_word();
+std::string program_command();
 
 /// Returns the names of the .toml files in configs/FOLDER, sorted.
 std::vector<std::string> config_names(const std::string& folder);

@@ -26,7 +26,7 @@
 namespace moe {
 namespace {
 
-std::atomic<int64_t> max_input{kDefaultMostInput};
+std::atomic<int64_t> max_input{kDefaultMaxInputBytes};
 
 constexpr int kMaxBlanks = 1 << 20;  // most blanks skipped at a file's start
 
@@ -48,7 +48,7 @@ const Bytef* bytes_of(std::string_view text) { return reinterpret_cast<const Byt
 
 }  // namespace
 
-void set_most_input(int64_t bytes) { max_input = bytes; }
+void set_max_input_bytes(int64_t bytes) { max_input = bytes; }
 
 std::string text_of_file(const std::string& path, std::string_view expected) {
   constexpr unsigned kPiece = 1 << 20;
@@ -96,7 +96,7 @@ char first_letter(const std::string& path) {
   return letter < 0 ? '\0' : static_cast<char>(letter);
 }
 
-std::string unpacked_name(const std::string& path) {
+std::string without_gz_suffix(const std::string& path) {
   return path.ends_with(".gz") ? path.substr(0, path.size() - 3) : path;
 }
 

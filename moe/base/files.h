@@ -15,7 +15,7 @@ namespace moe {
 
 // The contents of whole files, compressed by gzip or not.
 
-/// A file that unpacks to more bytes than set_most_input allows.
+/// A file that unpacks to more bytes than set_max_input_bytes allows.
 class InputTooLarge : public BadInput {
   using BadInput::BadInput;
 };
@@ -31,15 +31,15 @@ std::optional<std::string> file_crc(const std::string& path);
 /// Returns the CRC-32 of a text.
 std::string crc_of(std::string_view text);
 
-inline constexpr int64_t kDefaultMostInput = int64_t{512} << 20;
+inline constexpr int64_t kDefaultMaxInputBytes = int64_t{512} << 20;
 /// Sets the most bytes that a file may have, unpacked, because a small file may unpack to more than fits in memory.
-void set_most_input(int64_t bytes);
+void set_max_input_bytes(int64_t bytes);
 
 /// Returns the first character of a file that is not blank; 0 if there is none, or if the file can't be read.
 char first_letter(const std::string& path);
 
 /// Returns the path without ".gz" at its end, because the name before it tells the kind of contents.
-std::string unpacked_name(const std::string& path);
+std::string without_gz_suffix(const std::string& path);
 
 // Checks of the files that flags name to write.
 

@@ -20,7 +20,7 @@ struct Float16 {
 
 /// The type in which numbers are summed: float64 for float64, else float32.
 template <class T>
-using Sums = std::conditional_t<std::is_same_v<T, double>, double, float>;
+using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 inline float to_float(Bfloat16 v) { return std::bit_cast<float>(uint32_t{v.bits} << 16); }
 inline float to_float(Float16 v) {
@@ -30,8 +30,8 @@ inline float to_float(Float16 v) {
   return std::bit_cast<float>(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
 }
 template <class T>
-Sums<T> widened(T v) {
-  if constexpr (std::is_same_v<T, Sums<T>>)
+Accumulator<T> widened(T v) {
+  if constexpr (std::is_same_v<T, Accumulator<T>>)
     return v;
   else
     return to_float(v);
@@ -74,7 +74,7 @@ void round_to(From v, double& out) {
 
 /// Calls body(T{}), where T is the type that `dtype` names.
 template <class Body>
-decltype(auto) with_number(DType dtype, Body&& body) {
+decltype(auto) with_number_type(DType dtype, Body&& body) {
   switch (dtype) {
     case DType::float32:
       return body(float{});
@@ -90,7 +90,7 @@ decltype(auto) with_number(DType dtype, Body&& body) {
 
 /// Calls body(T{}), where T is the type of sums that `dtype` names: float32 or float64.
 template <class Body>
-decltype(auto) with_sums_type(DType dtype, Body&& body) {
+decltype(auto) with_accumulation_type(DType dtype, Body&& body) {
   if (dtype == DType::float32) return body(float{});
   if (dtype == DType::float64) return body(double{});
   throw std::invalid_argument("a 16-bit type where sums are kept");

@@ -17,7 +17,7 @@ constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
 
 }  // namespace
 
-uint64_t stream_of(std::string_view name, uint64_t layer) {
+uint64_t random_stream_id(std::string_view name, uint64_t layer) {
   uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
   return mix(hash + kGolden * (layer + 1));

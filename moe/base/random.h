@@ -6,7 +6,7 @@
 namespace moe {
 
 /// Returns a stream number for a name ("w1", "gate noise"), the same on every machine.
-uint64_t stream_of(std::string_view name, uint64_t layer = 0);
+uint64_t random_stream_id(std::string_view name, uint64_t layer = 0);
 
 /// Returns 64 well-mixed bits.
 uint64_t random_bits(uint64_t seed, uint64_t stream, uint64_t index);

@@ -6,7 +6,7 @@
 namespace moe {
 
 /// How long a process may take to end after a signal asks it to; then it is killed.
-inline constexpr std::chrono::seconds kGrace{3};
+inline constexpr std::chrono::seconds kTerminationGrace{3};
 
 /// Blocks SIGCHLD, SIGINT, SIGTERM and SIGHUP in this thread while the object lives; they stay pending until they are
 /// read. Ignored signals (as nohup sets them) stay ignored, because blocked ones would become pending. SIGCHLD is never

@@ -122,8 +122,8 @@ std::string Table::text(std::optional<int> most) const {
   for (const auto& [first, others] : equals)
     named.push_back(fmt::format("{} as {}", fmt::join(others, ", "), rows_[first][0]));
   if (!named.empty())
-    text += fitted_line(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded,
-                        most.value_or(kMaxColumns)) +
+    text += line_within_columns(fmt::format("  equal: {} ({})", fmt::join(named, "; "), shows_all_), kFolded,
+                                most.value_or(kMaxColumns)) +
             '\n';
   if (!left_out.empty()) text += fmt::format("  not shown: {} ({})\n", fmt::join(left_out, ", "), shows_all_);
   return text;

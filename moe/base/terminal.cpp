@@ -34,7 +34,7 @@ int limited_output_columns(int max_columns) { return std::min(max_columns, outpu
 
 void widen_output() { ::setenv("COLUMNS", std::to_string(kWidened).c_str(), 1); }
 
-std::string fitted_line(std::string_view line, size_t indent, std::optional<int> columns) {
+std::string line_within_columns(std::string_view line, size_t indent, std::optional<int> columns) {
   std::string text;
   size_t before = 0;  // blanks before the first word of this line
   while (columns && line.size() + before > static_cast<size_t>(*columns)) {
@@ -47,13 +47,13 @@ std::string fitted_line(std::string_view line, size_t indent, std::optional<int>
   return text + std::string(before, ' ') + std::string(line);
 }
 
-std::string fitted_text(std::string_view text, size_t indent) {
+std::string text_within_columns(std::string_view text, size_t indent) {
   std::string fitted;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
     const std::string_view line = text.substr(begin, end - begin);
     const bool command = line.find("moetune ") != std::string_view::npos;
-    fitted += command ? std::string(line) : fitted_line(line, indent);
+    fitted += command ? std::string(line) : line_within_columns(line, indent);
     if (end < text.size()) fitted += '\n';
     begin = end + 1;
   }

@@ -23,9 +23,10 @@ inline constexpr int kMaxColumns = 120;
 int limited_output_columns(int max_columns);
 
 /// Breaks a line between words so that it fits the columns; continuation lines are indented.
-std::string fitted_line(std::string_view line, size_t indent = 2, std::optional<int> columns = output_columns());
+std::string line_within_columns(std::string_view line, size_t indent = 2,
+                                std::optional<int> columns = output_columns());
 /// Breaks each line of a text in the same way, except lines with a command that a reader copies.
-std::string fitted_text(std::string_view text, size_t indent = 2);
+std::string text_within_columns(std::string_view text, size_t indent = 2);
 
 // Progress with an estimate of the time left, on stderr: one line that is rewritten on a terminal, a few lines
 // elsewhere.

@@ -15,7 +15,7 @@ bool require_room_for_thread(const std::string& name) {
   constexpr size_t kRoom = kStack + kHeap + kSpare;
   void* room = ::mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) {
-    release_reserve();
+    release_memory_reserve();
     throw RankFailure(
         fmt::format("thread '{}' cannot start: found less than {} MB of address space left; expected room "
                     "for more (ulimit -v)",

@@ -18,7 +18,7 @@ namespace moe {
 inline void name_thread(const std::string& name) { pthread_setname_np(pthread_self(), name.substr(0, 15).c_str()); }
 
 /// Frees the memory that a program's std::new_handler reserves for its last messages, if it has one.
-inline void release_reserve() {
+inline void release_memory_reserve() {
   const std::new_handler handler = std::get_new_handler();
   if (handler == nullptr) return;
   try {
@@ -54,7 +54,7 @@ std::jthread start_thread(const std::string& name, Body body) {
     if (has_room) has_room->wait();
     return thread;
   } catch (const std::system_error& error) {
-    release_reserve();
+    release_memory_reserve();
     throw RankFailure(fmt::format("thread '{}' cannot start: {}; expected room for more (ulimit -v, ulimit -u)", name,
                                   error.code().message()));
   }

@@ -19,7 +19,7 @@ enum class DType { float32, float16, bfloat16, float64 };
 int bytes_of(DType dtype);
 std::string_view name_of(DType dtype);
 /// Returns the type in which numbers of `dtype` are summed: float64 for float64, else float32.
-constexpr DType sums_type(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+constexpr DType accumulation_type(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 /// Returns the type of that name. Throws BadInput that lists the known types; `where` names the flag or file line.
 DType dtype_from(std::string_view name, std::string_view where);
 

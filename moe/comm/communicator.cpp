@@ -11,9 +11,9 @@ class Communicator::Check {
  public:
   Check(const Communicator& group, std::string_view op, const CommCall& call)
       : group_(group), op_(op), task_(call.task) {
-    require<BadInput>(group.keeps_pace() || call.pace.at_least_s <= 0,
+    require<BadInput>(group.applies_pace() || call.pace.at_least_s <= 0,
                       "{} '{}': a pace of {} s: only the emulated cluster is paced", op_, task_, call.pace.at_least_s);
-    require<Unsupported>(!group.keeps_pace() || !call.pace.pacer || !call.stream.calls_at_once(),
+    require<Unsupported>(!group.applies_pace() || !call.pace.pacer || !call.stream.calls_work_immediately(),
                          "{} '{}': tasks that slow each other down are paced on the CPU alone", op_, task_);
   }
 

@@ -64,7 +64,7 @@ class Communicator {
  protected:
   /// Returns whether operations apply CommCall::pace (the emulated cluster's do); if not, a call with a pace throws
   /// BadInput.
-  virtual bool keeps_pace() const { return false; }
+  virtual bool applies_pace() const { return false; }
 
   // These run the operations above, once the arguments are checked.
   virtual void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) = 0;

@@ -30,6 +30,6 @@ struct Moves {
 };
 
 /// Does the moves at once, in host memory, on the calling thread.
-void move_on_host(const Moves& moves);
+void execute_moves_on_host(const Moves& moves);
 
 }  // namespace moe

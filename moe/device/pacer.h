@@ -40,7 +40,7 @@ class Pacer {
   void count(const Task& task, int change);
   void stall(Task& begun, double now);
   void set_rates(double now);
-  bool end(Task& task, bool even_early);
+  bool end(Task& task, bool allow_early_end);
 
   const Slowdown slowdown_;
   const Stall stall_;

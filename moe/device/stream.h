@@ -47,7 +47,7 @@ class Stream {
   /// After a failure, `work` is destroyed without being called.
   virtual void launch(std::function<void(void* native)> work) = 0;
   /// Returns whether launch() calls its work at once, on the calling thread.
-  virtual bool calls_at_once() const = 0;
+  virtual bool calls_work_immediately() const = 0;
   virtual void record(Event& event) = 0;
   virtual void wait(Event& event) = 0;
   /// Records `since` as the start of a later hold(). On a GPU, this launches a small kernel that stores the time.
@@ -71,7 +71,7 @@ class Stream {
   virtual cpu::PaceClock* pace_clock() { return nullptr; }
 };
 
-enum class Urgency : uint8_t { usual, high };
+enum class StreamPriority : uint8_t { usual, high };
 
 /// A factory of streams, events and memory, which may outlive it. Objects of different devices must not be mixed.
 class Device {
@@ -80,7 +80,7 @@ class Device {
   /// Makes a stream. Streams made with the same `failure` fail together; without one, a stream fails alone and for
   /// good. If several streams have work for a GPU, the work of urgent streams goes first.
   virtual std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure = nullptr,
-                                              Urgency urgency = Urgency::usual) = 0;
+                                              StreamPriority urgency = StreamPriority::usual) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
   /// Returns memory of the device, aligned to 64 bytes at least, with undefined content; may be null for 0 bytes. Free
   /// it only after the streams have passed the work that uses it. Throws OutOfMemory.

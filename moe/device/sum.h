@@ -14,7 +14,7 @@ namespace moe {
 template <class T, class Array, class Store>
 void sum_in_order(int sources, Array&& array, int64_t begin, int64_t end, Store&& store) {
   constexpr int64_t kPiece = 1024;  // elements: a piece stays in the nearest cache while all arrays are read
-  std::array<Sums<T>, kPiece> piece;
+  std::array<Accumulator<T>, kPiece> piece;
   for (int64_t at = begin; at < end; at += kPiece) {
     const int64_t count = std::min(kPiece, end - at);
     const T* first = array(0) + at;
@@ -23,7 +23,7 @@ void sum_in_order(int sources, Array&& array, int64_t begin, int64_t end, Store&
       const T* more = array(source) + at;
       for (int64_t i = 0; i < count; ++i) piece[i] += widened(more[i]);
     }
-    if constexpr (std::is_same_v<T, Sums<T>>) {
+    if constexpr (std::is_same_v<T, Accumulator<T>>) {
       store(static_cast<const T*>(piece.data()), at, count);
     } else {
       std::array<T, kPiece> rounded;

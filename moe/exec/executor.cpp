@@ -150,13 +150,13 @@ struct Executor::Impl {
 Executor::Executor(Device& device, std::shared_ptr<const Structure> structure, int stage)
     : impl_(std::make_unique<Impl>()) {
   impl_->structure = std::move(structure);
-  impl_->crossings = crossings_of(*impl_->structure);
+  impl_->crossings = cross_lane_waits(*impl_->structure);
   impl_->mixes_phases = !std::ranges::is_partitioned(
       impl_->structure->tasks, [](const Task& task) { return task.execution_phase() == Phase::forward; });
   impl_->marks.resize(impl_->structure->tasks.size());
   impl_->times.tasks.resize(impl_->structure->tasks.size());
   for (const Lane& lane : impl_->structure->lanes) {
-    const Urgency urgency = lane.kind == LaneKind::compute ? Urgency::usual : Urgency::high;
+    const StreamPriority urgency = lane.kind == LaneKind::compute ? StreamPriority::usual : StreamPriority::high;
     impl_->lanes.push_back(lane.stage == stage ? device.make_stream(name_of(lane.kind), impl_->failure, urgency)
                                                : nullptr);
   }
@@ -177,7 +177,7 @@ const RunTimes& Executor::run(Binding& binding, const std::vector<double>& at_le
   require<BadInput>(!contended.pacer || contended.resources.size() == tasks.size(),
                     "resources of {} tasks for {} tasks", contended.resources.size(), tasks.size());
   const auto own = std::ranges::find_if(impl.lanes, [](const auto& lane) { return lane != nullptr; });
-  require<Unsupported>(!contended.pacer || own == impl.lanes.end() || !(*own)->calls_at_once(),
+  require<Unsupported>(!contended.pacer || own == impl.lanes.end() || !(*own)->calls_work_immediately(),
                        "tasks that slow each other down are paced on the CPU alone");
   impl.failure->clear();
   impl.overruns = 0;
@@ -201,7 +201,7 @@ void Executor::record(Binding& binding, const std::vector<double>& at_least_s, T
   Impl& impl = *impl_;
   impl.recorded.clear();
   const std::vector<Stream*> lanes = impl.own_lanes();
-  require<Unsupported>(!lanes.empty() && lanes.front()->calls_at_once(),
+  require<Unsupported>(!lanes.empty() && lanes.front()->calls_work_immediately(),
                        "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
   require<Unsupported>(binding.can_issue_ahead(), "a pass in which the host waits cannot be recorded as a CUDA graph");
   const auto turns = static_cast<size_t>(binding.pass_variants());
@@ -278,7 +278,7 @@ void check_issue_order(const Structure& structure) {
 
 }  // namespace
 
-std::vector<std::vector<int>> crossings_of(const Structure& structure) {
+std::vector<std::vector<int>> cross_lane_waits(const Structure& structure) {
   check_issue_order(structure);
   const size_t lanes = structure.lanes.size();
   // done_by[t][l]: the last task of lane l that must have ended when t ends; last_on[l]: the last task of lane l so

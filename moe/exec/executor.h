@@ -99,6 +99,6 @@ class Executor {
 
 /// Returns, for each task, the tasks of other lanes whose end its lane must wait for, except those that the lane's
 /// order or another wait implies. Throws WrongResult naming the task that is out of issue order.
-std::vector<std::vector<int>> crossings_of(const Structure& structure);
+std::vector<std::vector<int>> cross_lane_waits(const Structure& structure);
 
 }  // namespace moe

@@ -86,7 +86,7 @@ class EventWriter {
     // Arrows come after the slices, because viewers attach an arrow to the slice at its time that they have already
     // read.
     for (const Task& task : plan.tasks())
-      for (const int from : awaited(*plan.structure, task))
+      for (const int from : cross_lane_dependencies(*plan.structure, task))
         if (is_shown(group, task, extent_) && is_shown(group, plan.tasks()[from], extent_))
           arrow(group, from, task.id, pid);
   }

@@ -30,7 +30,7 @@ class ShardedAttention final : public Attention {
     else
       heads_ = make_heads(setup, widths);
     ranks_ = setup.rank.shape.parallel.cp;
-    rank_ = place_in(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank);
+    rank_ = index_in_group(setup.rank.shape.parallel, GroupKind::cp, setup.rank.rank);
     const DType dtype = setup.rank.dtype();
     wq_ = setup.weight(kWq, {model_dim_, columns_.count}, dtype);
     wk_ = setup.weight(kWk, {model_dim_, kv_columns_.count}, dtype);
@@ -56,7 +56,7 @@ class ShardedAttention final : public Attention {
       biases_->add(b_[1], matrix(own.k));
       biases_->add(b_[2], matrix(own.v));
     }
-    rotate(own.k, Turn::forward);
+    rotate(own.k, RotationDirection::forward);
     if (ring_) queries(input);
   }
 
@@ -140,11 +140,11 @@ class ShardedAttention final : public Attention {
   void queries(TensorView input) {
     math_.gemm(matrix(input), matrix(wq_), matrix(q_));
     if (biases_) biases_->add(b_[0], matrix(q_));
-    rotate(q_, Turn::forward);
+    rotate(q_, RotationDirection::forward);
   }
 
   void queries_backward(TensorView d_input) {
-    rotate(dq_, Turn::back);
+    rotate(dq_, RotationDirection::back);
     math_.gemm(matrix(dq_), transpose(matrix(wq_)), matrix(d_input));
   }
 
@@ -157,7 +157,7 @@ class ShardedAttention final : public Attention {
   // Rotates the gradients of keys back.
   void add_keys_values(TensorView d_input) {
     const KeysValuesBlock& d = keys_values_.local[1];
-    rotate(d.k, Turn::back);
+    rotate(d.k, RotationDirection::back);
     math_.gemm(matrix(d.k), transpose(matrix(wk_)), matrix(d_input), Into::add);
     math_.gemm(matrix(d.v), transpose(matrix(wv_)), matrix(d_input), Into::add);
   }
@@ -179,7 +179,7 @@ class ShardedAttention final : public Attention {
           setup.weight(kBv, {1, 1, kv_columns_.count}, dtype), setup.weight(kBo, {1, 1, out_columns_.count}, dtype)};
   }
 
-  void rotate(TensorView rows, Turn turn) { positions_.rotate(rows, head_dim_, turn); }
+  void rotate(TensorView rows, RotationDirection turn) { positions_.rotate(rows, head_dim_, turn); }
 
   static Matrix plane(TensorView t) { return matrix(t.part(0, {t.size(1), t.size(2)})); }
 

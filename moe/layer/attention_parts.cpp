@@ -15,7 +15,7 @@ RotaryPositions::RotaryPositions(const PartSetup& setup, int64_t width) : math_(
   const LayerShape& layer = rank.shape.layer;
   if (layer.rope_theta == 0) return;
   const int64_t tokens = layer.seq / rank.shape.parallel.cp / layer.parts, first = rank.mp_group().first;
-  turns_ = Tensor({tokens, width}, sums_type(layer.dtype), math_.memory());
+  turns_ = Tensor({tokens, width}, accumulation_type(layer.dtype), math_.memory());
   const HostCopy host(turns_, math_.memory());
   with_element(host.view().dtype(), [&](auto zero) {
     using T = decltype(zero);
@@ -32,7 +32,7 @@ RotaryPositions::RotaryPositions(const PartSetup& setup, int64_t width) : math_(
   host.send();
 }
 
-void RotaryPositions::rotate(TensorView rows, int64_t head, Turn turn) {
+void RotaryPositions::rotate(TensorView rows, int64_t head, RotationDirection turn) {
   if (turns_.view().data() != nullptr) math_.rotate(rows, head, turns_, turn);
 }
 
@@ -52,7 +52,7 @@ HeadsShape heads_shape(const PartSetup& setup, HeadWidths widths) {
           .causal = rank.shape.layer.causal,
           .window = rank.shape.layer.window,
           .ranks = rank.shape.parallel.cp,
-          .rank = place_in(rank.shape.parallel, GroupKind::cp, rank.rank),
+          .rank = index_in_group(rank.shape.parallel, GroupKind::cp, rank.rank),
           .parts = static_cast<int>(rank.shape.layer.parts),
           .part = rank.shape.part,
           .rank_stride = rank.mp_tokens() * kv_heads * (widths.key + widths.value)};

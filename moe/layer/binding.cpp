@@ -7,7 +7,7 @@ namespace moe {
 
 void require_runnable(const Plan& plan) {
   require<Unsupported>(plan.layers == 1, "a layer runs plans of one layer, found {}", plan.layers);
-  for (const Phase phase : {Phase::forward, Phase::backward}) cuts_of(plan, phase);
+  for (const Phase phase : {Phase::forward, Phase::backward}) chunk_counts_of(plan, phase);
 }
 
 void require_same_plan(Communicator& world_comm, const Plan& plan) {

@@ -20,7 +20,8 @@
 
 namespace moe {
 
-/// Throws Unsupported naming the feature of a plan that the layer can't run: several layers, chunks that mix (cuts_of).
+/// Throws Unsupported naming the feature of a plan that the layer can't run: several layers, chunks that mix
+/// (chunk_counts_of).
 void require_runnable(const Plan& plan);
 /// Throws RankFailure naming both plans if two ranks have different ones, because they would hang or mix their data.
 void require_same_plan(Communicator& world_comm, const Plan& plan);

@@ -123,7 +123,7 @@ class ShardedLatentAttention final : public Attention {
     const KeysValuesBlock& own = keys_values_.local[0];
     keys_latent_.forward(input);
     math_.gemm(matrix(input), plane(wkr_.value), matrix(rotary_key_));
-    positions_.rotate(rotary_key_, rope_, Turn::forward);
+    positions_.rotate(rotary_key_, rope_, RotationDirection::forward);
     const Matrix latent = matrix(keys_latent_.normed());
     math_.gemm(latent, columns(weights_[kOfK].value, 0, nope_), columns(own.k, 0, nope_), Into::overwrite,
                {count_, 0, nope_, nope_ + rope_});
@@ -144,7 +144,7 @@ class ShardedLatentAttention final : public Attention {
     if (!shares_) keys_values(input);
     if (queries_latent_) queries_latent_->forward(input);
     math_.gemm(matrix(queries_latent_ ? queries_latent_->normed() : input), matrix(weights_[kOfQ].value), matrix(q_));
-    positions_.rotate(q_, nope_ + rope_, Turn::forward);
+    positions_.rotate(q_, nope_ + rope_, RotationDirection::forward);
     heads_->forward({q_, keys_values_.gathered[0].k, keys_values_.gathered[0].v, keys_values_.earlier_parts[0]},
                     mixed_);
     math_.gemm(matrix(mixed_), matrix(weights_[kOut].value), matrix(out));
@@ -155,7 +155,7 @@ class ShardedLatentAttention final : public Attention {
     math_.gemm(matrix(d_out), transpose(matrix(weights_[kOut].value)), matrix(d_mixed_));
     heads_->backward({q_, block.k, block.v, keys_values_.earlier_parts[0]}, mixed_, d_mixed_,
                      {dq_, d.k, d.v, keys_values_.earlier_parts[1]});
-    positions_.rotate(dq_, nope_ + rope_, Turn::back);
+    positions_.rotate(dq_, nope_ + rope_, RotationDirection::back);
     math_.gemm(matrix(dq_), transpose(matrix(weights_[kOfQ].value)),
                matrix(queries_latent_ ? queries_latent_->gradient() : d_input));
     if (queries_latent_) queries_latent_->to_input(d_input, Into::overwrite);
@@ -224,7 +224,7 @@ class ShardedLatentAttention final : public Attention {
       math_.gemm(columns(d.k, head * width + nope_, rope_), matrix(identity_), matrix(d_rotary_key_),
                  head == 0 ? Into::overwrite : Into::add);
     }
-    positions_.rotate(d_rotary_key_, rope_, Turn::back);
+    positions_.rotate(d_rotary_key_, rope_, RotationDirection::back);
     keys_latent_.to_input(d_input, Into::add);
     math_.gemm(matrix(d_rotary_key_), transpose(plane(wkr_.value)), matrix(d_input), Into::add);
   }

@@ -36,21 +36,25 @@ LayerDevice& cpu_layer_device() {
   return device;
 }
 
-void require_fields_of_runs(const LayerShape& layer) {
+void require_runnable_fields(const LayerShape& layer) {
   for_each_layer_field([&](const auto& field) {
     require<Unsupported>(!field.planned_only || layer.*field.member == LayerShape{}.*field.member,
                          "{}: found a value, expected none: only plans and emulated clusters support it", field.key);
   });
 }
 
-void clear_fields_of_plans(LayerShape& layer) {
+void clear_planned_only_fields(LayerShape& layer) {
   for_each_layer_field([&](const auto& field) {
     if (field.planned_only) layer.*field.member = LayerShape{}.*field.member;
   });
 }
 
-bool keeps_scores(DeviceKind kind, AttentionBy by) { return kind != DeviceKind::cpu && by == AttentionBy::own; }
+bool stores_attention_scores(DeviceKind kind, AttentionBy by) {
+  return kind != DeviceKind::cpu && by == AttentionBy::own;
+}
 
-bool computes_in(DeviceKind kind, DType dtype) { return kind == DeviceKind::cuda || dtype == sums_type(dtype); }
+bool supports_dtype(DeviceKind kind, DType dtype) {
+  return kind == DeviceKind::cuda || dtype == accumulation_type(dtype);
+}
 
 }  // namespace moe

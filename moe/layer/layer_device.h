@@ -35,16 +35,16 @@ class LayerDevice {
 LayerDevice& cpu_layer_device();
 
 /// Throws Unsupported naming a field that the layer has set and that only planning reads (LayerField::planned_only).
-void require_fields_of_runs(const LayerShape& layer);
+void require_runnable_fields(const LayerShape& layer);
 /// Resets the fields that only planning reads to their defaults.
-void clear_fields_of_plans(LayerShape& layer);
+void clear_planned_only_fields(LayerShape& layer);
 
 /// Returns whether a device of this kind can run layers of this type. Only GPUs run 16-bit layers.
-bool computes_in(DeviceKind kind, DType dtype);
+bool supports_dtype(DeviceKind kind, DType dtype);
 
 /// Returns whether attention on a device of this kind can store its scores for the backward. Of the two implementations
 /// on a GPU, moetune's own kernels can and LibTorch's cannot (attention_heads.h).
-bool keeps_scores(DeviceKind kind, AttentionBy by);
+bool stores_attention_scores(DeviceKind kind, AttentionBy by);
 
 struct GpuChoices {
   /// False: experts of a layer with a capacity use the fastest algorithm (Batch::fastest), so a first pass blocks and

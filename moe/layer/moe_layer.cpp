@@ -101,7 +101,7 @@ std::unique_ptr<Expert> shared_of(const PartSetup& setup) {
 
 LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice& device) {
   const RankShape& rank = setup.rank;
-  const bool post = is_post(rank.shape.layer.norm);
+  const bool post = is_post_norm(rank.shape.layer.norm);
   require<Unsupported>(!post || rank.shared.count == 0 || rank.gate_copies() == 1,
                        "norm post-layernorm with a shared expert: found ranks that gate the tokens of {} MP groups, "
                        "expected one, because a rank has the shared expert's output for its own group only",
@@ -131,7 +131,7 @@ LayerParts parts_of(const PartSetup& setup, const LayerComms& comms, LayerDevice
 
 LayerState::LayerState(const RankShape& rank, const LayerSeed& layer_seed, LayerComms layer_comms,
                        LayerDevice& layer_device, const SharedLayerTensors& shared)
-    : shape((require_fields_of_runs(rank.shape.layer), layer_device.require_runs(rank.shape.layer), rank)),
+    : shape((require_runnable_fields(rank.shape.layer), layer_device.require_runs(rank.shape.layer), rank)),
       seed(layer_seed),
       comms(std::move(layer_comms)),
       device(layer_device),

@@ -30,13 +30,13 @@ void fill_rows(TensorView rows, uint64_t seed, uint64_t stream, NumberOf number_
 
 void fill_rows(TensorView rows, ShardRange tokens, const LayerSeed& seed, std::string_view name) {
   require_equal(rows.size(0), tokens.count, "tokens to fill");
-  fill_rows(rows, seed.seed, stream_of(name, seed.layer | seed.micro_batch << 32),
+  fill_rows(rows, seed.seed, random_stream_id(name, seed.layer | seed.micro_batch << 32),
             [&](int64_t row) { return tokens.first + row; });
 }
 
 template <class T>
 void add_skew(TensorView rows, const LayerSeed& seed) {
-  const uint64_t stream = stream_of("input skew", seed.layer);
+  const uint64_t stream = random_stream_id("input skew", seed.layer);
   const int64_t width = rows.size(1);
   T* out = rows.as<T>();
   for (int64_t j = 0; j < width; ++j) {
@@ -65,7 +65,7 @@ void fill_weight(const Parameter& weight, int64_t fan_in, const LayerSeed& seed,
   const HostCopy host(weight.value, memory);
   with_element(host.view().dtype(), [&](auto zero) {
     fill_block(weight.axes, host.view().as<decltype(zero)>(), 1 / std::sqrt(static_cast<double>(fan_in)), seed.seed,
-               stream_of(weight.name, seed.layer));
+               random_stream_id(weight.name, seed.layer));
   });
   host.send();
 }
@@ -90,7 +90,7 @@ void fill_gate_noise(TensorView rows, ShardRange tokens, const LayerCase& shape,
   const HostCopy host(rows, memory);
   const int64_t before = (static_cast<int64_t>(seed.micro_batch) - shape.part) * tokens.total;  // in whole samples
   if (seed.noisy)
-    fill_rows(host.view(), seed.seed, stream_of("gate noise", seed.layer | seed.step << 32),
+    fill_rows(host.view(), seed.seed, random_stream_id("gate noise", seed.layer | seed.step << 32),
               [&](int64_t row) { return before + sample_order_index(shape, tokens.first + row); });
   else
     std::memset(host.view().data(), 0, static_cast<size_t>(host.view().elements() * bytes_of(host.view().dtype())));

@@ -109,7 +109,7 @@ void ServedLayers::begin_batch(std::span<const std::vector<int32_t>> wanted) {
     routing.preset = !wanted.empty();
     if (routing.preset) routing.expert = wanted[i];
     passes_[i].is_estimated = false;
-    std::ranges::fill(passes_[i].decisions[kBehindGate], kNone);
+    std::ranges::fill(passes_[i].decisions[kAfterGate], kNone);
   }
 }
 
@@ -150,7 +150,7 @@ void ServedLayers::check(int number, bool may_place) {
   require<WrongResult>(may_place, "layer {}: the gate's popular experts are not the estimated ones, expected no check",
                        number);
   counts_.placed_again += own.is_estimated;
-  std::ranges::copy(encode(place_experts(found, ranks(), setup_.max_experts)), own.decisions[kBehindGate].begin());
+  std::ranges::copy(encode(place_experts(found, ranks(), setup_.max_experts)), own.decisions[kAfterGate].begin());
 }
 
 // A decision has max_hosted_ pairs of expert and share for each device. A decision without any expert means that the
@@ -177,8 +177,8 @@ ExpertPlacement ServedLayers::decode(const std::vector<double>& decision) const 
 
 ExpertPlacement ServedLayers::decided(int number, bool behind_gate) const {
   const Pass& own = passes_[number];
-  if (behind_gate && std::ranges::any_of(own.decisions[kBehindGate], [](double d) { return d != kNone; }))
-    return decode(own.decisions[kBehindGate]);
+  if (behind_gate && std::ranges::any_of(own.decisions[kAfterGate], [](double d) { return d != kNone; }))
+    return decode(own.decisions[kAfterGate]);
   return own.is_estimated ? decode(own.decisions[kBeforeGate]) : home_;
 }
 
@@ -369,7 +369,7 @@ ServingBinding::ServingBinding(ServedLayers& layers, const Plan& plan)
     const auto layer = static_cast<size_t>(task.layer);
     if (task.kind == TaskKind::serve_estimate) served_[layer - 1].estimates_next = true;
     if (task.kind == TaskKind::serve_check) served_[layer].checks = true;
-    if (task.kind == TaskKind::serve_schedule && task.chunk == kBehindGate) served_[layer].places_again = true;
+    if (task.kind == TaskKind::serve_schedule && task.chunk == kAfterGate) served_[layer].places_again = true;
   }
 }
 
@@ -398,7 +398,7 @@ void ServingBinding::issue(const Task& task, Stream& stream, Pace pace) {
       if (task.chunk == kBeforeGate) return computes(&ServedLayers::place_by_estimate);
       return computes(&ServedLayers::check, true);
     case serve_swap:
-      return computes(&ServedLayers::swap, task.chunk == kBehindGate);
+      return computes(&ServedLayers::swap, task.chunk == kAfterGate);
     case order:
       return computes(&ServedLayers::order);
     case expert:
@@ -427,7 +427,7 @@ void ServingBinding::communicate(const Task& task, const CommCall& call) {
     case serve_broadcast:
       if (ep.rank() == 0 && !served.places_again)
         call.stream.launch([this, layer = task.layer](void*) { layers_.check(layer, false); });
-      return decide(own.decisions[kBehindGate], call);
+      return decide(own.decisions[kAfterGate], call);
     case dispatch:
       if (served.estimates_next) {
         ServedLayers::Pass& next = layers_.pass(task.layer + 1);

@@ -137,7 +137,7 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
 
 std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters, MemorySpace& memory,
                                          const std::map<std::string, std::vector<double>>& gradients,
-                                         const TermSizesOf& sizes) {
+                                         const TermSizesByTensor& sizes) {
   Errors errors;
   for (const Parameter& p : parameters)
     errors.add("gradient of " + p.name, HostCopy(p.gradient, memory).view(), p.axes, gradients.at(p.name),

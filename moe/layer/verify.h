@@ -40,7 +40,7 @@ std::vector<TensorError> layer_errors(std::span<MoeLayer* const> ranks, const La
 /// Compares the gradients of parameters, which lie in `memory`, with the whole gradients of the same names.
 std::vector<TensorError> gradient_errors(std::span<const Parameter> parameters, MemorySpace& memory,
                                          const std::map<std::string, std::vector<double>>& gradients,
-                                         const TermSizesOf& sizes);
+                                         const TermSizesByTensor& sizes);
 
 /// Throws WrongResult naming every tensor whose error is above `tolerance`, NaN included.
 void require_small(std::span<const TensorError> errors, double tolerance, const LayerShape& layer);

@@ -18,13 +18,13 @@ namespace {
 struct Draws {
   const LayerSeed& seed;
   uint64_t bits(std::string_view of, int64_t index) const {
-    return random_bits(seed.seed, stream_of(of, seed.layer), static_cast<uint64_t>(index));
+    return random_bits(seed.seed, random_stream_id(of, seed.layer), static_cast<uint64_t>(index));
   }
   // Draws an exponential number. If several draws are each divided by a weight, the probability that one of them is the
   // smallest is proportional to its weight.
   double exponential(int64_t index) const {
     return -std::log1p(
-        -random_uniform(seed.seed, stream_of("workload choices", seed.layer), static_cast<uint64_t>(index)));
+        -random_uniform(seed.seed, random_stream_id("workload choices", seed.layer), static_cast<uint64_t>(index)));
   }
   // Returns 0 to n - 1 in an order that depends on `first`, one of n, 2 n, ...
   std::vector<int64_t> shuffled(int64_t n, std::string_view of, int64_t first) const {

@@ -38,7 +38,7 @@ void SumCheck::compare(int64_t element, double found, const ExactSum& expected, 
     wrong.first = fmt::format("{}, element {}: found {}, expected {}", what_, element, found, expected.value);
 }
 
-std::vector<int64_t> spread_over(int64_t size, int64_t count) {
+std::vector<int64_t> evenly_spaced(int64_t size, int64_t count) {
   std::vector<int64_t> all;
   const int64_t n = std::min(size, count);
   for (int64_t i = 0; i < n; ++i) all.push_back(n > 1 ? i * (size - 1) / (n - 1) : 0);
@@ -55,8 +55,8 @@ WrongElements wrong_products(const Matrix& a, const Matrix& b, const Matrix& out
   const int64_t terms = a.transposed ? a.rows : a.cols;
   const SumCheck check("product", terms, stored, out.dtype);
   WrongElements wrong;
-  for (const int64_t row : spread_over(out.rows, kSampledRows))
-    for (const int64_t col : spread_over(out.cols, kSampledRows)) {
+  for (const int64_t row : evenly_spaced(out.rows, kSampledRows))
+    for (const int64_t col : evenly_spaced(out.cols, kSampledRows)) {
       ExactSum sum;
       for (int64_t i = 0; i < terms; ++i) sum.add(element_of(a, row, i), element_of(b, i, col));
       check.compare(row * out.cols + col, element_of(out, row, col), sum, wrong);

@@ -35,7 +35,7 @@ class SumCheck {
 };
 
 /// Returns `count` evenly spread numbers of [0, size), including the first and the last; all if `size` <= `count`.
-std::vector<int64_t> spread_over(int64_t size, int64_t count);
+std::vector<int64_t> evenly_spaced(int64_t size, int64_t count);
 
 /// Returns an element of a float32 or float64 matrix in the host's memory, considering Matrix's layout.
 double element_of(const Matrix& m, int64_t row, int64_t col);

@@ -5,15 +5,15 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
   const LayerShape& layer = setup.layer();
   const DType dtype = setup.rank().dtype();
   const int64_t m = setup.rank().model_dim(), places = layer.rope_theta == 0 ? layer.seq : 0;
-  const int64_t held = setup.rank().held_tokens.count, norm = is_post(layer.norm) ? norm_parameters(layer) : 0;
+  const int64_t held = setup.rank().held_tokens.count, norm = is_post_norm(layer.norm) ? norm_parameters(layer) : 0;
   word_rows_ = setup.tensor({setup.part_of(setup.vocabulary()).count, m}, dtype);
   words_ = setup.table(kEmbedding, word_rows_, setup.vocabulary(), kEmbeddingLayer, 0);
   setup.fill(words_, setup.tied() ? m : 4);
   MemorySpace& memory = setup.math().memory();
   if (places > 0) {
     place_rows_ = setup.tensor({setup.part_of(places).count, m}, dtype);
-    places_ =
-        setup.table(kPlaces, place_rows_, places, kEmbeddingLayer, shared_out(setup.vocabulary(), setup.mp()) * m);
+    places_ = setup.table(kPositionEmbedding, place_rows_, places, kEmbeddingLayer,
+                          padded_share(setup.vocabulary(), setup.mp()) * m);
     setup.fill(places_, 4);
     std::vector<int32_t> place_of(setup.tokens());
     const int64_t first = setup.rank().mp_group().first;
@@ -32,7 +32,7 @@ Embedding::Embedding(const EndSetup& setup) : setup_(setup) {
   for (int i = 0; i < setup.micro_batches(); ++i) {
     micro_batches_.push_back({{}, {}, TableTokens(setup.tokens(), words_.axes[1], memory)});
     MicroBatch& batch_state = micro_batches_.back();
-    if (setup.rows_apart()) batch_state.rows = setup.rows();
+    if (setup.shards_rows_over_mp()) batch_state.rows = setup.rows();
     if (norm_) batch_state.summed = setup.tensor({held, m}, dtype);
   }
 }
@@ -49,7 +49,7 @@ TensorView Embedding::summed(int micro_batch) const {
 }
 
 TensorView Embedding::looked_up(int micro_batch) const {
-  return setup_.rows_apart() ? state_of(micro_batch).rows.view() : summed(micro_batch);
+  return setup_.shards_rows_over_mp() ? state_of(micro_batch).rows.view() : summed(micro_batch);
 }
 
 void Embedding::forward(int micro_batch) {
@@ -94,7 +94,7 @@ void Embedding::gather(int micro_batch, CommCall call) {
 }
 
 void Embedding::backward(int micro_batch) {
-  const TensorView d = setup_.rows_apart() ? state_of(micro_batch).rows.view() : through_norm(micro_batch);
+  const TensorView d = setup_.shards_rows_over_mp() ? state_of(micro_batch).rows.view() : through_norm(micro_batch);
   setup_.math().add_to_rows(d, state_of(micro_batch).words.view(), words_.gradient);
   if (const TableTokens* places = places_of(micro_batch))
     setup_.math().add_to_rows(d, places->view(), places_.gradient);

@@ -37,7 +37,8 @@ class Embedding {
 
  private:
   struct MicroBatch {
-    Tensor rows;    // (tokens of the MP group, M): looked-up rows, later their gradients; empty unless rows_apart()
+    Tensor
+        rows;  // (tokens of the MP group, M): looked-up rows, later their gradients; empty unless shards_rows_over_mp()
     Tensor summed;  // (held, M): input of the norm
     TableTokens words;
   };

@@ -30,7 +30,7 @@ void EndSetup::gather_rows(TensorView apart, TensorView all, CommCall call) cons
 }
 
 void EndSetup::add_parts(TensorView parts, TensorView sum, CommCall call) const {
-  if (rows_apart())
+  if (shards_rows_over_mp())
     mp_comm().reducescatter(parts.data(), sum.data(), sum.elements(), sum.dtype(), call);
   else
     mp_comm().allreduce(sum.data(), sum.elements(), sum.dtype(), call);

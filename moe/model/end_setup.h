@@ -9,9 +9,9 @@
 namespace moe::model {
 
 /// Names of the weights and of their random streams.
-inline constexpr std::string_view kEmbedding = "embedding", kPlaces = "places";  // (vocabulary, M), (L, M)
-inline constexpr std::string_view kHeadWeight = "head";                          // (vocabulary, M)
-inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";    // (M)
+inline constexpr std::string_view kEmbedding = "embedding", kPositionEmbedding = "places";  // (vocabulary, M), (L, M)
+inline constexpr std::string_view kHeadWeight = "head";                                     // (vocabulary, M)
+inline constexpr std::string_view kNormGain0 = "norm0", kNormGain3 = "norm3";               // (M)
 
 /// Throws BadInput for float16, because gradients of a model underflow in its range.
 void require_trains(DType dtype);
@@ -31,7 +31,7 @@ class EndSetup {
   int64_t tokens() const { return rank().mp_tokens(); }  // tokens of a micro-batch for which an end computes
   /// Returns whether the rank has only the rows of its own tokens, so that an end gathers rows over MP before it
   /// computes and scatters the results afterwards.
-  bool rows_apart() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
+  bool shards_rows_over_mp() const { return mp() > 1 && rank().traits().holds == Tokens::own; }
   int mp() const { return rank().shape.parallel.mp; }
   Communicator& mp_comm() const { return stack_.comms().communicator(GroupKind::mp); }
   /// Enqueues the AllGather over MP of each rank's rows, `apart`, into `all`.

@@ -55,7 +55,7 @@ std::vector<Piece> pieces_of(const Gpt2Shape& shape) {
   return all;
 }
 
-bool is_of_gate(const std::string& name) { return name.find(".gate") != std::string::npos; }
+bool is_regression_gate_launch(const std::string& name) { return name.find(".gate") != std::string::npos; }
 
 const StoredTensor& stored(const SafeTensorsFile& file, const std::string& path, const Piece& piece) {
   const StoredTensor* found = file.find(piece.theirs);
@@ -121,7 +121,7 @@ void read_gpt2(const std::string& path, const Gpt2Shape& shape, std::span<const 
     require<BadInput>(file.find(fmt::format("{}h.{}.ln_1.weight", prefix, shape.layers)) == nullptr,
                       "{}: found a layer {}, expected those of {} layers", path, shape.layers, shape.layers);
   for (const Parameter& weight : weights) {
-    if (is_of_gate(weight.name)) continue;
+    if (is_regression_gate_launch(weight.name)) continue;
     const auto found = pieces.find(weight.name);
     require<WrongResult>(found != pieces.end(), "weight {}: GPT-2 has no weight of this name", weight.name);
     const StoredTensor& tensor = stored(file, path, found->second);

@@ -73,7 +73,7 @@ void ModelEnds::issue(const Task& task, CommCall call) {
     case TaskKind::end_allgather:
       return embeds ? embedding_->gather(micro_batch, call) : head_->gather(micro_batch, call);
     case TaskKind::softmax_sums:
-      return head_->share_sums(micro_batch, call);
+      return head_->exchange_softmax_sums(micro_batch, call);
     default:  // a sum over MP
       return embeds ? embedding_->sum(micro_batch, call) : head_->sum(micro_batch, call);
   }

@@ -11,7 +11,7 @@ OutputHead::OutputHead(const EndSetup& setup, const Parameter* embedding, double
     : setup_(setup), counted_(counted) {
   const DType dtype = setup.rank().dtype();
   const int64_t m = setup.rank().model_dim(), words = setup.part_of(setup.vocabulary()).count;
-  const int64_t norm = is_post(setup.layer().norm) ? 0 : norm_parameters(setup.layer());
+  const int64_t norm = is_post_norm(setup.layer().norm) ? 0 : norm_parameters(setup.layer());
   if (embedding != nullptr) {
     projection_ = *embedding;
   } else {
@@ -24,7 +24,7 @@ OutputHead::OutputHead(const EndSetup& setup, const Parameter* embedding, double
   norm_ = setup.norm(kNormGain3, norm_gradients_);
   micro_batches_.resize(setup.micro_batches());
   for (MicroBatch& batch_state : micro_batches_) {
-    if (setup.rows_apart()) batch_state.rows = setup.rows(), batch_state.d_rows = setup.rows();
+    if (setup.shards_rows_over_mp()) batch_state.rows = setup.rows(), batch_state.d_rows = setup.rows();
     batch_state.normed = setup.rows();
     batch_state.logits = setup.tensor({setup.tokens(), words}, dtype);
     batch_state.sums = setup.tensor({setup.mp(), setup.tokens(), kSoftmaxSums}, DType::float64);
@@ -43,11 +43,12 @@ void OutputHead::load(int micro_batch, std::span<const int32_t> targets) {
 }
 
 TensorView OutputHead::rows(int micro_batch) const {
-  return setup_.rows_apart() ? state_of(micro_batch).rows.view() : setup_.last(micro_batch).output();
+  return setup_.shards_rows_over_mp() ? state_of(micro_batch).rows.view() : setup_.last(micro_batch).output();
 }
 
 TensorView OutputHead::d_rows(int micro_batch) const {
-  return setup_.rows_apart() ? state_of(micro_batch).d_rows.view() : setup_.last(micro_batch).output_gradient();
+  return setup_.shards_rows_over_mp() ? state_of(micro_batch).d_rows.view()
+                                      : setup_.last(micro_batch).output_gradient();
 }
 
 TensorView OutputHead::own_sums(const MicroBatch& m) const {
@@ -71,7 +72,7 @@ void OutputHead::forward(int micro_batch) {
   math.softmax_sums(m.logits, targets(m), own_sums(m));
 }
 
-void OutputHead::share_sums(int micro_batch, CommCall call) {
+void OutputHead::exchange_softmax_sums(int micro_batch, CommCall call) {
   const TensorView all = state_of(micro_batch).sums, own = own_sums(state_of(micro_batch));
   setup_.mp_comm().allgather(own.data(), all.data(), own.bytes(), call);
 }

@@ -27,7 +27,7 @@ class OutputHead {
   /// Computes the logits of the MP group's tokens, and the sums that this rank sends the others.
   void forward(int micro_batch);
   /// Enqueues the AllGather over MP of the sums that forward() computed.
-  void share_sums(int micro_batch, CommCall call);
+  void exchange_softmax_sums(int micro_batch, CommCall call);
   /// Makes the gradients of the weights, and this rank's part of the output's gradient.
   void backward(int micro_batch);
   /// Enqueues, if MP > 1, the sum over MP of the parts of the output's gradient.
@@ -46,7 +46,8 @@ class OutputHead {
 
  private:
   struct MicroBatch {
-    Tensor rows, d_rows;    // (tokens of the MP group, M): gathered rows, and parts of gradients; only if rows_apart()
+    Tensor rows,
+        d_rows;  // (tokens of the MP group, M): gathered rows, and parts of gradients; only if shards_rows_over_mp()
     Tensor normed, logits;  // (tokens, M), (tokens, own part of the vocabulary): logits, later their gradients
     Tensor sums;            // (MP, tokens, kSoftmaxSums), float64
     Array<int32_t> targets;

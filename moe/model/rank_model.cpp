@@ -56,7 +56,7 @@ std::vector<Parameter> RankModel::parameters_of(int layer) {
   return all;
 }
 
-std::vector<Parameter> RankModel::stepped_on(Offload where, int layer) {
+std::vector<Parameter> RankModel::parameters_stepped_on(Offload where, int layer) {
   std::vector<Parameter> all = parameters_of(layer);
   std::erase_if(all, [&](const Parameter& p) {
     const bool on_host = offloads() && p.summed_over == SummedOver::edp;
@@ -75,7 +75,7 @@ void RankModel::train(const OptimizerSettings& settings) {
     optimizers_[where].clear();
     for (const int layer : trained) {
       std::vector<TrainedTensor> tensors;
-      for (const Parameter& p : stepped_on(where, layer)) {
+      for (const Parameter& p : parameters_stepped_on(where, layer)) {
         const bool matrix = p.axes[1].total > 1;  // gains and temperatures don't decay
         TensorView gradient = p.gradient.flat();
         if (where == Offload::experts) gradient = host_gradient(gradient);
@@ -99,7 +99,7 @@ std::vector<ShardedTensor> RankModel::stored_tensors() {
   for (const Parameter& p : parameters()) all.push_back({p.name, p.axes, p.value});
   for (const Offload where : {Offload::none, Offload::experts})
     for (const auto& [layer, optimizer] : optimizers_[where]) {
-      const std::vector<Parameter> weights = stepped_on(where, layer);
+      const std::vector<Parameter> weights = parameters_stepped_on(where, layer);
       for (const OptimizerState& state : optimizer.states())
         all.push_back({state.name, states_share(weights[state.of]).axes, state.value});
     }

@@ -31,7 +31,7 @@ class RankModel final : public ModelTasks {
   /// Throws BadInput if the settings clip gradients but the plan computes no norm.
   void train(const OptimizerSettings& settings);
   /// Lets the optimizer's tasks change nothing in later passes; step() changes the weights between passes instead.
-  void step_apart() { apart_ = true; }
+  void step_outside_pass() { apart_ = true; }
   void step(Stream& stream);
   /// Called after a pass whose optimizer tasks have all ended; counts a step if train() was called before. Throws
   /// WrongResult if the step clipped by a norm that isn't finite. Blocking.
@@ -50,7 +50,7 @@ class RankModel final : public ModelTasks {
   Math& math() const { return stack_.front().state().math(); }
   std::vector<Parameter> parameters_of(int layer);
   // Returns the weights of a layer that the optimizer changes on the device (Offload::none) or on the host.
-  std::vector<Parameter> stepped_on(Offload where, int layer);
+  std::vector<Parameter> parameters_stepped_on(Offload where, int layer);
   void step_layer(Offload where, int layer);
   // Returns the host's copy of an offloaded gradient.
   TensorView host_gradient(TensorView gradient) const;

@@ -9,7 +9,7 @@ namespace {
 
 using enum TaskKind;
 using enum Tokens;
-using enum Way;
+using enum RowRoute;
 constexpr std::array kGathered{dispatch, allgather, expert, reducescatter, combine};
 constexpr std::array kReduced{dispatch, expert, allreduce, combine};
 constexpr std::array kAlone{dispatch, expert, combine};
@@ -38,7 +38,7 @@ std::string_view name_of(Flow flow) { return traits_of(flow).name; }
 GroupKind group_of(Flow flow, TaskKind kind) {
   const GroupKind group = traits_of(kind).group;
   if (group == GroupKind::ep && traits_of(flow).fused()) return GroupKind::ep_esp;
-  if (kind == TaskKind::allgather && traits_of(flow).way == Way::over_mp) return GroupKind::mp;
+  if (kind == TaskKind::allgather && traits_of(flow).way == RowRoute::over_mp) return GroupKind::mp;
   return group;
 }
 

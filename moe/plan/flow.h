@@ -36,22 +36,22 @@ enum class Tokens : uint8_t { own, mp_group, esp_groups };
 ///   over_esp    rows of its own group; AlltoAll over EP, then an AllGather over ESP
 ///   over_mp     as over_esp, with MP instead of ESP
 ///   fused       rows of its own group, to all ESP ranks of an EP peer; one AlltoAll over EP and ESP
-enum class Way : uint8_t { all_groups, over_esp, over_mp, fused };
+enum class RowRoute : uint8_t { all_groups, over_esp, over_mp, fused };
 
 struct FlowTraits {
   Flow flow;
   std::string_view name;
   Tokens holds;  // tokens whose input and output rows a rank has
   Tokens gates;  // tokens for which a rank chooses experts
-  Way way;
+  RowRoute way;
   bool one_group;      // MP and ESP are the same ranks
   bool home_by_peers;  // a plan may chunk the returning rows by EP peer instead of by row range (SAA)
   std::span<const TaskKind> forward, backward;  // stages that every row passes, in order; combine includes SAA's phases
 
-  bool sends_all_groups() const { return way == Way::all_groups; }
-  bool fused() const { return way == Way::fused; }
+  bool sends_all_groups() const { return way == RowRoute::all_groups; }
+  bool fused() const { return way == RowRoute::fused; }
   /// Returns whether rows go to one rank of each EP peer, and the ranks that share its experts then gather them.
-  bool through_peer() const { return way == Way::over_esp || way == Way::over_mp; }
+  bool through_peer() const { return way == RowRoute::over_esp || way == RowRoute::over_mp; }
   /// Whether, after the MoE part, MP ranks gather the tokens that each rank gated (gathers_tokens) or the rows that
   /// each rank sent (gathers_rows).
   bool gathers_tokens() const { return holds == Tokens::mp_group && gates == Tokens::own; }

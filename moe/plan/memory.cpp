@@ -88,7 +88,7 @@ struct Ends {
 };
 
 // Returns the number of the vocabulary's tokens on the rank with the most.
-double words(const MemoryRequest& r) { return static_cast<double>(shared_out(r.vocabulary, r.shape.parallel.mp)); }
+double words(const MemoryRequest& r) { return static_cast<double>(padded_share(r.vocabulary, r.shape.parallel.mp)); }
 
 // Returns the parameters of the model's ends on one rank.
 double end_parameters(const MemoryRequest& r, Ends ends) {
@@ -394,7 +394,7 @@ MemoryRequest memory_request(const Plan& plan) {
   return request;
 }
 
-std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_bytes) {
+std::optional<Refusal> memory_refusal(const MemoryEstimate& estimate, double capacity_bytes) {
   if (estimate.total() <= capacity_bytes) return std::nullopt;
   return Refusal{
       .kind = Refusal::Kind::too_large,
@@ -619,9 +619,9 @@ class PassCount {
 
  private:
   double m() const { return real(l_.model_dim); }
-  double w_ratio() const { return real(bytes_of(sums_type(l_.dtype))) / real(bytes_of(l_.dtype)); }
+  double w_ratio() const { return real(bytes_of(accumulation_type(l_.dtype))) / real(bytes_of(l_.dtype)); }
   double gemms() const { return gemms_of(l_.ffn); }
-  bool pre_norm() const { return l_.norm != Norm::none && !is_post(l_.norm); }
+  bool pre_norm() const { return l_.norm != Norm::none && !is_post_norm(l_.norm); }
 
   // Numbers of tokens: those of the MP group; those whose input and output the rank has; those that the rank gates.
   double mp_group_tokens() const { return real(mp_tokens(c_)); }
@@ -715,10 +715,10 @@ class PassCount {
   double tokens_kept(bool attends) const {
     double tokens = l_.norm != Norm::none || !attends ? gated() : 0;
     if (attends && gathers_gated()) tokens += gated();
-    return m() * (tokens + (is_post(l_.norm) ? gated() : 0));
+    return m() * (tokens + (is_post_norm(l_.norm) ? gated() : 0));
   }
   double tokens_meanwhile() const {
-    const double gradients = (is_post(l_.norm) ? gated() : 0) + (l_.hook != "none" ? gated() : 0);
+    const double gradients = (is_post_norm(l_.norm) ? gated() : 0) + (l_.hook != "none" ? gated() : 0);
     return m() * gradients + w_ratio() * gated() * choices();
   }
 
@@ -745,7 +745,7 @@ class PassCount {
   // between the GEMMs.
   double rows_meanwhile() const {
     double stations =
-        sent_rows() + gathered_home_rows() * (traits_.way == Way::over_mp ? 2 : 1);  // MoNTA may copy rows
+        sent_rows() + gathered_home_rows() * (traits_.way == RowRoute::over_mp ? 2 : 1);  // MoNTA may copy rows
     if (traits_.fused() && p_.esp > 1) stations += sent_rows() * p_.esp;
     if (traits_.through_peer() && p_.ep > 1) stations += sent_rows();
     if (moved()) stations += computed_rows();
@@ -775,10 +775,10 @@ class PassCount {
   // Scores of 16-bit layers are in float32, and the gate's input is converted to it. Each pass keeps the gate's own
   // tensors: spread and noise, probabilities, or weights and fill (which has a gradient).
   double gate_scores() const {
-    return bytes_of(sums_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
+    return bytes_of(accumulation_type(l_.dtype)) * gated() * (mixes() ? choices() : real(l_.experts));
   }
   double gate_bytes_meanwhile() const {
-    const DType sums = sums_type(l_.dtype);
+    const DType sums = accumulation_type(l_.dtype);
     return (mixes() ? 2 : 1) * gate_scores() + (sums == l_.dtype ? 0 : bytes_of(sums) * gated() * m());
   }
   // GShard's order multiplies by a mask, one element for each token of a group and row of an expert.

@@ -80,7 +80,7 @@ struct MemoryRequest {
   std::vector<StageSlots> slots = {};  // for each stage; empty: derived from `order`
   ActivationModel activations = ActivationModel::counted;
   bool dense_part = true;  // false: count only the MoE layer, gate and experts
-  bool scores = true;      // false: the device's attention never keeps scores (keeps_scores)
+  bool scores = true;      // false: the device's attention never keeps scores (stores_attention_scores)
   int64_t vocabulary = 0;  // size of the embedding and the output projection, sharded over MP; 0: neither is counted
   /// True as in models that moetune runs: all micro-batches keep a stage's inputs and outputs, and the logits and rows
   /// of a model's ends. False: only one micro-batch does.
@@ -132,7 +132,7 @@ MemoryEstimate layer_memory(const LayerCase& shape, Flow flow = Flow::sharded, b
 MemoryRequest memory_request(const Plan& plan);
 
 /// Returns the refusal "does not fit: needs 31.20 GiB, a rank has 11.00 GiB"; empty if the estimate fits.
-std::optional<Refusal> misfit(const MemoryEstimate& estimate, double capacity_bytes);
+std::optional<Refusal> memory_refusal(const MemoryEstimate& estimate, double capacity_bytes);
 
 // The lifetimes of the tensors of a layer's pass over a micro-batch, and the memory slots that passes share.
 //

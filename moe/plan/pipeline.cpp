@@ -31,7 +31,7 @@ std::pair<int, int> nth_pass(const StageSplit& split, Phase phase, int n) {
 int first_layer_of(const StageSplit& split, int stage) {
   if (stage == 0) return 0;
   if (stage == split.stages) return split.layers;
-  const StageSplit::Others others = split.others();
+  const StageSplit::MiddleStages others = split.middle_stages();
   const int earlier = stage - others.first;
   if (earlier >= others.stages) return split.layers - split.last_layers;
   return split.first_layers + static_cast<int>(chunk_rows(others.layers, others.stages, earlier).begin);
@@ -43,7 +43,7 @@ void check_ends(const StageSplit& split) {
   if (first == 0 && last == 0) return;
   const char* field = first == 0 ? "last-stage-layers" : "first-stage-layers";
   require<BadInput>(stages > 1, "{}: found {} on one pipeline stage, expected several stages", field, first + last);
-  const StageSplit::Others others = split.others();
+  const StageSplit::MiddleStages others = split.middle_stages();
   const std::string found = first > 0 && last > 0 ? fmt::format("{} beside last-stage-layers {}", first, last)
                                                   : fmt::format("{}", first + last);
   require<BadInput>(others.stages > 0 || others.layers == 0,

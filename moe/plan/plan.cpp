@@ -135,7 +135,7 @@ std::string Task::name() const {
   return text + fmt::format(" (task {})", id);
 }
 
-std::vector<int> awaited(const Structure& structure, const Task& task) {
+std::vector<int> cross_lane_dependencies(const Structure& structure, const Task& task) {
   const auto lane_of = [&](int id) { return structure.tasks[id].lane; };
   std::vector<int> last;
   for (const int id : task.after) {
@@ -189,7 +189,7 @@ double row_copies(Flow flow, TaskKind kind, const ParallelShape& p) {
   const double all_groups = f.gates == Tokens::esp_groups ? p.mp * p.esp : p.mp;
   const double sent = f.sends_all_groups() ? all_groups : f.fused() ? p.esp : 1;
   if (operation_of(kind) == TaskOperation::alltoall || operation_of(kind) == TaskOperation::sum) return sent;
-  return f.way == Way::over_esp ? p.esp : f.way == Way::over_mp ? p.mp : sent;  // between the AlltoAlls
+  return f.way == RowRoute::over_esp ? p.esp : f.way == RowRoute::over_mp ? p.mp : sent;  // between the AlltoAlls
 }
 
 constexpr int kScoresGemms = 2, kKeysValuesGemms = 2;
@@ -356,7 +356,7 @@ Work end_work(TaskKind kind, Phase phase, const LayerCase& c, Flow flow, int64_t
     return {op_of(kind), group_of(flow, kind), tokens * c.parallel.mp * kSoftmaxSums * sizeof(double), 0, 0};
   if (kind != TaskKind::head) return {op_of(kind), group_of(flow, kind), mp_bytes(c), 0, 0};
   const int passes = phase == Phase::backward ? 2 : 1;
-  const auto weights = static_cast<double>(shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim);
+  const auto weights = static_cast<double>(padded_share(vocabulary, c.parallel.mp) * c.layer.model_dim);
   return {Op::gemm, GroupKind::none, 0, passes * kFlopsPerMac * tokens * weights, passes};
 }
 

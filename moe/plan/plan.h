@@ -108,7 +108,7 @@ struct Structure {
 
 /// Returns the smallest set of tasks that a task has to wait for explicitly: for each other lane, only the last task
 /// that it depends on. Lanes are FIFO queues, so this covers earlier tasks of these lanes and of the task's own lane.
-std::vector<int> awaited(const Structure& structure, const Task& task);
+std::vector<int> cross_lane_dependencies(const Structure& structure, const Task& task);
 
 /// Gradients of one origin that a plan must sum over ranks; each byte is sent exactly once.
 struct Gradient {
@@ -161,10 +161,10 @@ struct StageSplit {
   /// stages.
   bool has_own_ends() const { return layers > stages && stages > 1 && first_layers + last_layers > 0; }
   /// The stages without their own number of layers: the first of them, their number, and the layers that they divide.
-  struct Others {
+  struct MiddleStages {
     int first, stages, layers;
   };
-  Others others() const {
+  MiddleStages middle_stages() const {
     const int begin = first_layers > 0 ? 1 : 0, end = last_layers > 0 ? 1 : 0;
     return {begin, stages - begin - end, layers - first_layers - last_layers};
   }

@@ -114,7 +114,7 @@ void check_lane_of_computation(const Task& task, const Lane& lane) {
   const bool on_host = runs_on_host(task.kind);
   if (on_host != (lane.kind == LaneKind::host) || (!on_host && lane.kind != LaneKind::compute && !copies(task.kind)))
     broken(task, "computes on the {} lane", name_of(lane.kind));
-  if (moves_offloaded(task.kind) != (lane.kind == LaneKind::host_link))
+  if (transfers_offloaded_weights(task.kind) != (lane.kind == LaneKind::host_link))
     broken(task, "runs on the {} lane", name_of(lane.kind));
 }
 

@@ -27,13 +27,13 @@ StepWeights step_weights(const LayerCase& c) {
 
 StepWeights embedding_weights(const LayerCase& c, int64_t vocabulary) {
   const int64_t places = c.layer.rope_theta == 0 ? c.layer.seq : 0;
-  const int64_t rows = shared_out(vocabulary, c.parallel.mp) + shared_out(places, c.parallel.mp);
-  return {.dense = rows * c.layer.model_dim, .replicated = is_post(c.layer.norm) ? norm_parameters(c.layer) : 0};
+  const int64_t rows = padded_share(vocabulary, c.parallel.mp) + padded_share(places, c.parallel.mp);
+  return {.dense = rows * c.layer.model_dim, .replicated = is_post_norm(c.layer.norm) ? norm_parameters(c.layer) : 0};
 }
 
 StepWeights head_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
-  const int64_t own = tied && c.parallel.pp == 1 ? 0 : shared_out(vocabulary, c.parallel.mp) * c.layer.model_dim;
-  return {.dense = own, .replicated = is_post(c.layer.norm) ? 0 : norm_parameters(c.layer)};
+  const int64_t own = tied && c.parallel.pp == 1 ? 0 : padded_share(vocabulary, c.parallel.mp) * c.layer.model_dim;
+  return {.dense = own, .replicated = is_post_norm(c.layer.norm) ? 0 : norm_parameters(c.layer)};
 }
 
 EndWeights end_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
@@ -42,7 +42,7 @@ EndWeights end_weights(const LayerCase& c, int64_t vocabulary, bool tied) {
 }
 
 int64_t stage_gradient_bytes(const LayerCase& c) {
-  return step_weights(c).replicated * bytes_of(sums_type(c.layer.dtype));
+  return step_weights(c).replicated * bytes_of(accumulation_type(c.layer.dtype));
 }
 
 int64_t end_gradient_bytes(const LayerCase& c, const StepWeights& end) { return end.dense * bytes_of(c.layer.dtype); }
@@ -53,7 +53,7 @@ double optimizer_bytes(const LayerCase& c, const StepWeights& w, OptimizerKind o
   const bool shares = c.parallel.zero > 0;
   const double dp = shares ? c.parallel.replicas() : 1, edp = shares ? c.parallel.edp : 1;
   const double elements = static_cast<double>(w.dense + w.replicated) / dp + static_cast<double>(w.experts) / edp;
-  const DType weight = c.layer.dtype, state = sums_type(weight);
+  const DType weight = c.layer.dtype, state = accumulation_type(weight);
   const double states = optimizer == OptimizerKind::adamw ? 2 : 1;
   const double own = weight == state ? 0 : bytes_of(weight);  // of the 16-bit weight, beside its master
   const double moved = bytes_of(weight) + 2 * (states + 1) * bytes_of(state) + own;

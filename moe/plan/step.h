@@ -50,7 +50,7 @@ struct EndWeights {
 /// attention's projections to the latents.
 StepWeights step_weights(const LayerCase& shape);
 /// Returns the largest share if `parts` ranks divide `total` elements.
-constexpr int64_t shared_out(int64_t total, int parts) { return (total + parts - 1) / parts; }
+constexpr int64_t padded_share(int64_t total, int parts) { return (total + parts - 1) / parts; }
 /// These return the weights of the embedding (with learned positions if attention has no rotary ones) and of the output
 /// projection. Both are sharded over MP by row: a token of the vocabulary, or a position. A norm that all ranks
 /// replicate precedes the output projection or, if layers end in norms, follows the embedding.
@@ -61,7 +61,8 @@ StepWeights head_weights(const LayerCase& shape, int64_t vocabulary, bool tied =
 /// Returns the weights of both ends; all 0 if `vocabulary` is 0.
 EndWeights end_weights(const LayerCase& shape, int64_t vocabulary, bool tied);
 
-/// Returns the gradient bytes of a layer's replicated weights, which the stage sums, in the type of sums (sums_type).
+/// Returns the gradient bytes of a layer's replicated weights, which the stage sums, in the type of sums
+/// (accumulation_type).
 int64_t stage_gradient_bytes(const LayerCase& shape);
 /// These return the gradient bytes, in the layer's own type, of an end's weights, summed over DP, and of its norm,
 /// summed over the stage.

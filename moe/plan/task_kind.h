@@ -217,7 +217,7 @@ constexpr bool makes_attention_gradients(TaskKind kind) {
 }
 
 /// Returns whether the task belongs to attention's ring: heads with one block, or a transfer of blocks or gradients.
-constexpr bool is_of_ring(TaskKind kind) {
+constexpr bool is_ring_attention_task(TaskKind kind) {
   return kind == TaskKind::heads || kind == TaskKind::cp_send || kind == TaskKind::cp_gradient_send;
 }
 
@@ -247,7 +247,9 @@ constexpr bool runs_on_host(TaskKind kind) {
 }
 
 /// Returns whether the task moves weights or gradients of offloaded experts over the host's link.
-constexpr bool moves_offloaded(TaskKind kind) { return part_of(kind) == TaskPart::offload && !computes(kind); }
+constexpr bool transfers_offloaded_weights(TaskKind kind) {
+  return part_of(kind) == TaskPart::offload && !computes(kind);
+}
 
 /// Returns whether the task moves bytes inside a rank.
 constexpr bool copies(TaskKind kind) { return operation_of(kind) == TaskOperation::copy; }

@@ -57,8 +57,8 @@ Line weighted_least_squares(const std::vector<FitSample>& samples, const std::ve
 // Returns the line through two samples; empty if its alpha or beta would be negative.
 std::optional<Line> line_through(const FitSample& a, const FitSample& b) {
   const double ta = a.seconds / a.starts, tb = b.seconds / b.starts;
-  const double beta = (tb - ta) / (b.size_of_one() - a.size_of_one());
-  const double alpha = ta - a.size_of_one() * beta;
+  const double beta = (tb - ta) / (b.size_per_start() - a.size_per_start());
+  const double alpha = ta - a.size_per_start() * beta;
   if (!(std::isfinite(beta) && beta > 0 && alpha >= 0)) return std::nullopt;
   return Line{alpha, beta};
 }
@@ -73,7 +73,7 @@ Line min_median_line(const std::vector<FitSample>& samples) {
     if (median < least) least = median, best = line;
   };
   const size_t count = samples.size(), pairs = count * (count - 1) / 2;
-  const uint64_t stream = stream_of("pairs of samples");
+  const uint64_t stream = random_stream_id("pairs of samples");
   const auto drawn = [&](uint64_t draw) { return random_bits(1, stream, draw) % count; };
   for (size_t i = 0; i < std::min(count, kMaxLines); ++i) consider({0, samples[i].seconds / samples[i].size, false});
   if (pairs <= kMaxLines) {
@@ -108,7 +108,7 @@ std::vector<FitSample> selected_samples(const std::vector<FitSample>& samples, K
 
 size_t distinct_sizes(const std::vector<FitSample>& samples) {
   std::set<double> sizes;
-  for (const auto& sample : samples) sizes.insert(sample.size_of_one());
+  for (const auto& sample : samples) sizes.insert(sample.size_per_start());
   return sizes.size();
 }
 

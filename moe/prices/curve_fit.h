@@ -14,7 +14,7 @@ struct FitSample {
   double seconds = 0;
   double starts = 1;      // number of times that alpha is paid: the GEMMs of a sample
   std::string name = {};  // name of the sample's case, for messages
-  double size_of_one() const { return size / starts; }
+  double size_per_start() const { return size / starts; }
 };
 
 struct Line {

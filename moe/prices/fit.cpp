@@ -39,17 +39,17 @@ double r_squared(const std::vector<FitSample>& samples, const Line& line) {
 std::vector<double> held_out_errors(const std::vector<FitSample>& samples, const std::vector<FitSample>& kept) {
   std::map<double, Line> without;
   for (const FitSample& sample : samples) {
-    const auto [line, fresh] = without.try_emplace(sample.size_of_one());
+    const auto [line, fresh] = without.try_emplace(sample.size_per_start());
     if (!fresh) continue;
     std::vector<FitSample> others;
     for (const FitSample& other : kept)
-      if (other.size_of_one() != line->first) others.push_back(other);
+      if (other.size_per_start() != line->first) others.push_back(other);
     if (distinct_sizes(others) < 2) return {};
     line->second = least_squares(others);
   }
   std::vector<double> errors;
   for (const FitSample& sample : samples) {
-    const double error = std::abs(without.at(sample.size_of_one()).at(sample) / sample.seconds - 1);
+    const double error = std::abs(without.at(sample.size_per_start()).at(sample) / sample.seconds - 1);
     errors.push_back(std::min(error, std::numeric_limits<double>::max()));
   }
   return errors;
@@ -98,7 +98,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
   const size_t sizes = distinct_sizes(samples);
   if (sizes < 2)
     throw FitError(what, fmt::format("found {}, expected at least 2 to fit a line", counted(sizes, "size")));
-  std::ranges::stable_sort(samples, {}, &FitSample::size_of_one);
+  std::ranges::stable_sort(samples, {}, &FitSample::size_per_start);
   const std::vector<bool> off = outliers(samples);
   std::vector<FitSample> kept;
   for (size_t i = 0; i < samples.size(); ++i)
@@ -112,7 +112,7 @@ LinearFit fit_linear(std::vector<FitSample> samples, std::string_view what) {
   fit.alpha_clamped = line.clamped;
   fit.r_squared = r_squared(samples, line);
   fit.r_squared_kept = r_squared(kept, line);
-  fit.range = {kept.front().size_of_one(), kept.back().size_of_one()};
+  fit.range = {kept.front().size_per_start(), kept.back().size_per_start()};
   fit.samples = samples.size();
   for (size_t i = 0; i < samples.size(); ++i)
     if (off[i]) fit.set_aside.push_back({samples[i].name, samples[i].size, samples[i].seconds, line.at(samples[i])});
@@ -216,27 +216,28 @@ TermValues weighted_fit(const std::vector<TermSample>& samples, const std::vecto
       terms(i, static_cast<Eigen::Index>(t)) = ones(i) * sample.terms[t] / sample.seconds;
   }
   const Eigen::VectorXd solved = nnls(terms, ones);
-  TermValues s_per{};
-  std::ranges::copy(solved, s_per.begin());
-  return s_per;
+  TermValues seconds_per_term{};
+  std::ranges::copy(solved, seconds_per_term.begin());
+  return seconds_per_term;
 }
 
-double error_of(const TermValues& s_per, const TermSample& sample) {
-  return std::min(std::abs(dot(s_per, sample.terms) / sample.seconds - 1), std::numeric_limits<double>::max());
+double error_of(const TermValues& seconds_per_term, const TermSample& sample) {
+  return std::min(std::abs(dot(seconds_per_term, sample.terms) / sample.seconds - 1),
+                  std::numeric_limits<double>::max());
 }
 
 TermValues robust_fit(const std::vector<TermSample>& samples) {
   std::vector<double> weights(samples.size(), 1);
-  TermValues s_per = weighted_fit(samples, weights);
+  TermValues seconds_per_term = weighted_fit(samples, weights);
   for (int i = 0; i < kReweightings; ++i) {
     std::vector<double> errors;
-    for (const TermSample& sample : samples) errors.push_back(error_of(s_per, sample));
+    for (const TermSample& sample : samples) errors.push_back(error_of(seconds_per_term, sample));
     const double far = kFarMedians * median(errors);
     if (far == 0) break;
     for (size_t s = 0; s < samples.size(); ++s) weights[s] = errors[s] > far ? std::sqrt(far / errors[s]) : 1;
-    s_per = weighted_fit(samples, weights);
+    seconds_per_term = weighted_fit(samples, weights);
   }
-  return s_per;
+  return seconds_per_term;
 }
 
 void judge(const std::vector<TermSample>& samples, TaskRow& row) {
@@ -271,8 +272,8 @@ void fit_terms(const std::vector<TermSample>& samples, std::string_view what, Ta
       row.max[t] = std::max(row.max[t], sample.terms[t]);
     }
   }
-  row.s_per = robust_fit(samples);
-  for (const double s : row.s_per)
+  row.seconds_per_term = robust_fit(samples);
+  for (const double s : row.seconds_per_term)
     if (!std::isfinite(s)) throw FitError(what, fmt::format("found {} s a unit of a term, expected a number", s));
   judge(samples, row);
 }
@@ -622,7 +623,7 @@ FittedProfile fit_profile(const std::vector<CaseRecord>& cases, const std::strin
     TaskRow row{.name = key.op, .phase = key.phase, .dtype = key.dtype};
     try {
       fit_terms(of_key, row_name(row), row);
-      require_price(std::ranges::max(row.s_per), 0, row_name(row));
+      require_price(std::ranges::max(row.seconds_per_term), 0, row_name(row));
       out.profile.tasks.push_back(std::move(row));
     } catch (const FitError& none) {
       add_unusable(out, row_name(row), none);

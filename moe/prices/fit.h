@@ -140,10 +140,11 @@ struct TermSample {
   double seconds = 0;
 };
 
-/// Fits the coefficients s_per >= 0 of seconds = s_per . terms by least squares of relative errors, so that short tasks
-/// count as much as long ones; reweighting reduces the influence of odd samples. Sets the row's verdict: the held-out
-/// error of a sample is that of a fit to the others, and `weak` is set if errors exceed the limits above or samples are
-/// too few. Throws BadInput if there is no sample, or for times that are not positive; FitError if numbers overflow.
+/// Fits the coefficients seconds_per_term >= 0 of seconds = seconds_per_term . terms by least squares of relative
+/// errors, so that short tasks count as much as long ones; reweighting reduces the influence of odd samples. Sets the
+/// row's verdict: the held-out error of a sample is that of a fit to the others, and `weak` is set if errors exceed the
+/// limits above or samples are too few. Throws BadInput if there is no sample, or for times that are not positive;
+/// FitError if numbers overflow.
 void fit_terms(const std::vector<TermSample>& samples, std::string_view what, TaskRow& row);
 
 }  // namespace moe

@@ -40,7 +40,7 @@ MinSeconds PriceCurve::seconds_in_parts(double work, double largest, double over
   return least;
 }
 
-std::vector<double> PriceCurve::bends() const {
+std::vector<double> PriceCurve::breakpoints() const {
   std::vector<double> sizes;
   Point last{0, alpha};
   for (size_t i = 0; i < knots.size(); ++i) {

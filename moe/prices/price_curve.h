@@ -18,7 +18,7 @@ struct PriceCurve {
   /// `overhead` more seconds.
   MinSeconds seconds_in_parts(double work, double largest, double overhead) const;
   /// Returns the sizes at which the slope changes, ascending.
-  std::vector<double> bends() const;
+  std::vector<double> breakpoints() const;
   /// Stretches the curve along the sizes: the new seconds of size n are the old ones of `times` n.
   void stretch(double times);
   /// Adds `times` the seconds of the other curve at each size.

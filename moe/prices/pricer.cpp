@@ -113,7 +113,7 @@ double LayerPricer::end_seconds(TaskKind kind, Phase phase, const Work& work) co
   if (const TaskRow* row = find_.task_row(kind, phase)) {
     const TermValues terms = end_terms(kind, shape(), work);
     for (const PriceNote& range : range_notes(*row, terms)) note(range);
-    return dot(row->s_per, terms) + task_s;
+    return dot(row->seconds_per_term, terms) + task_s;
   }
   if (kind != TaskKind::head) return task_s;
   if (const auto gpu = gpu_prices()) return gpu->head_seconds(phase, work) + task_s;
@@ -141,8 +141,8 @@ PriceCurve LayerPricer::task_curve(const TaskRow& row, TaskKind kind, const Work
   terms.row_terms[Term::flop] = work.flops;  // FLOPs of all rows
   for (const PriceNote& range : range_notes(row, terms.share_terms(1))) note(range);
   const double size = std::max(work.bytes, work.flops);
-  PriceCurve c{dot(row.s_per, terms.fixed_terms)};
-  (size > 0 ? c.beta : c.alpha) += dot(row.s_per, terms.row_terms) / (size > 0 ? size : 1);
+  PriceCurve c{dot(row.seconds_per_term, terms.fixed_terms)};
+  (size > 0 ? c.beta : c.alpha) += dot(row.seconds_per_term, terms.row_terms) / (size > 0 ? size : 1);
   return c;
 }
 
@@ -227,7 +227,7 @@ PriceCurve LayerPricer::host_copy_curve() const {
   const std::string name(name_of(Op::host_copy));
   throw Unpriced(profile().name, fmt::format("no price for {}, a copy between host and device, by which experts are "
                                              "offloaded{}",
-                                             name, why_unusable(profile(), name)));
+                                             name, unusable_reason(profile(), name)));
 }
 
 double LayerPricer::chunk_seconds(TaskKind kind, Phase phase, double rows, Flow flow) const {
@@ -279,8 +279,8 @@ std::optional<double> LayerPricer::saa_seconds() const {
   return find_.curve_of(*row, bytes).seconds(bytes);
 }
 
-std::vector<double> LayerPricer::gradient_bends() const {
-  return curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.bends();
+std::vector<double> LayerPricer::gradient_breakpoints() const {
+  return curve(Flow::sharded, TaskKind::gradient, Phase::backward).price.breakpoints();
 }
 
 void LayerPricer::price(const Structure& structure, const std::vector<GradientSlice>& slices,
@@ -383,7 +383,7 @@ double step_seconds(const LayerPricer& pricer, TaskKind kind, const Work& work) 
 
 double StepPrices::seconds(TaskKind kind, const Work& work) const {
   if (work.op == Op::none) return 0;
-  if (kind == TaskKind::weights || kind == TaskKind::expert_weights || moves_offloaded(kind))
+  if (kind == TaskKind::weights || kind == TaskKind::expert_weights || transfers_offloaded_weights(kind))
     return pricer_.dense_seconds(kind, Phase::backward);
   const double seconds = computes(kind) ? touching_seconds(kind, work.bytes) : collective_seconds(kind, work);
   return seconds + find_.profile().task_overhead_s;
@@ -394,9 +394,9 @@ double StepPrices::touching_seconds(TaskKind kind, double bytes) const {
   if (bytes == 0) return 0;
   for (const TaskRow& row : find_.profile().tasks) {
     if (row.name != name_of(kind) || row.phase != Phase::step || row.dtype != find_.shape().layer.dtype) continue;
-    const TermValues terms = touching_terms(kind, bytes);
+    const TermValues terms = memory_pass_terms(kind, bytes);
     for (const PriceNote& range : range_notes(row, terms)) note(range);
-    return dot(find_.note_origin(row).s_per, terms);
+    return dot(find_.note_origin(row).seconds_per_term, terms);
   }
   if (runs_on_host(kind)) {
     note({PriceNote::Kind::not_priced, std::string(name_of(kind)), ", for which the profile has no row"});

@@ -66,7 +66,7 @@ class LayerPricer {
   /// no such row.
   std::optional<double> saa_seconds() const;
   /// Returns the bytes at which the slope of gradient_seconds changes, ascending; empty if it is a line.
-  std::vector<double> gradient_bends() const;
+  std::vector<double> gradient_breakpoints() const;
 
   /// Returns the notes on all prices so far, such as "derived: ...", "nearest: ...", "outside the measured range: ..."
   /// or "weak row: alltoall inter 8: ...".

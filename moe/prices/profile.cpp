@@ -18,18 +18,19 @@ namespace moe {
 namespace {
 
 using enum Resource;
-constexpr std::array<ContentionPair, kSlowed*(kSlowed - 1)> kPairs{{{intra, inter, &Contention::intra_by_inter},
-                                                                    {inter, intra, &Contention::inter_by_intra},
-                                                                    {compute, inter, &Contention::compute_by_inter},
-                                                                    {compute, intra, &Contention::compute_by_intra},
-                                                                    {inter, compute, &Contention::inter_by_compute},
-                                                                    {intra, compute, &Contention::intra_by_compute},
-                                                                    {copy, inter, &Contention::copy_by_inter},
-                                                                    {copy, intra, &Contention::copy_by_intra},
-                                                                    {copy, compute, &Contention::copy_by_compute},
-                                                                    {inter, copy, &Contention::inter_by_copy},
-                                                                    {intra, copy, &Contention::intra_by_copy},
-                                                                    {compute, copy, &Contention::compute_by_copy}}};
+constexpr std::array<ContentionPair, kContendedResources*(kContendedResources - 1)> kPairs{
+    {{intra, inter, &Contention::intra_by_inter},
+     {inter, intra, &Contention::inter_by_intra},
+     {compute, inter, &Contention::compute_by_inter},
+     {compute, intra, &Contention::compute_by_intra},
+     {inter, compute, &Contention::inter_by_compute},
+     {intra, compute, &Contention::intra_by_compute},
+     {copy, inter, &Contention::copy_by_inter},
+     {copy, intra, &Contention::copy_by_intra},
+     {copy, compute, &Contention::copy_by_compute},
+     {inter, copy, &Contention::inter_by_copy},
+     {intra, copy, &Contention::intra_by_copy},
+     {compute, copy, &Contention::compute_by_copy}}};
 
 }  // namespace
 
@@ -201,10 +202,10 @@ TaskRow task_from(const TableReader& table) {
   out.dtype = dtype_from(table.text("dtype"), table.where("dtype"));
   for (size_t t = 0; t < kTerms; ++t) {
     const std::string_view term = term_names()[t];
-    const std::string s_per = fmt::format("s_per_{}", term), range = fmt::format("range_{}", term);
-    out.s_per[t] = table.optional_real(s_per, kSeconds).value_or(0);
+    const std::string seconds_per_term = fmt::format("s_per_{}", term), range = fmt::format("range_{}", term);
+    out.seconds_per_term[t] = table.optional_real(seconds_per_term, kSeconds).value_or(0);
     if (!table.has(range)) {
-      if (table.has(s_per)) table.fail(table.value(s_per), range, "[least, most] beside it");
+      if (table.has(seconds_per_term)) table.fail(table.value(seconds_per_term), range, "[least, most] beside it");
       continue;
     }
     const auto& items = table.list(range);
@@ -450,7 +451,7 @@ void write(std::ostream& out, const TaskRow& row) {
   for (size_t t = 0; t < kTerms; ++t) {
     if (row.max[t] == 0) continue;
     const std::string_view term = term_names()[t];
-    write_number(out, fmt::format("s_per_{}", term), row.s_per[t]);
+    write_number(out, fmt::format("s_per_{}", term), row.seconds_per_term[t]);
     fmt::print(out, "range_{} = [{}, {}]\n", term, row.min[t], row.max[t]);
   }
   write_fit(out, row);
@@ -543,7 +544,7 @@ void add_missing(std::vector<Row>& own, const std::vector<Row>& others, const st
 
 }  // namespace
 
-std::vector<std::string> take_computations(Profile& profile, const Profile& other) {
+std::vector<std::string> take_compute_prices(Profile& profile, const Profile& other) {
   const std::string origin = "from " + other.name;
   const bool measured = std::ranges::any_of(
       profile.compute, [](const ComputeRow& row) { return !copies(row.op) && bytes_of(row.dtype) == 2; });

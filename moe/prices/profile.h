@@ -24,7 +24,7 @@ namespace moe {
 /// the device's memory (`copy`) on whatever lane it runs. Tasks with `none` neither cause nor suffer contention.
 enum class Resource : uint8_t { compute, inter, intra, copy, none };
 inline constexpr int kResources = 5;
-inline constexpr size_t kSlowed = kResources - 1;
+inline constexpr size_t kContendedResources = kResources - 1;
 std::string_view name_of(Resource resource);
 
 struct Contention {
@@ -36,7 +36,7 @@ struct Contention {
   /// stall_s[slowed][by]: seconds >= 0 that a task on `slowed` loses each time it begins to overlap with a task on
   /// `by`, independent of their sizes, because kernels wait for each other to be scheduled (MoNTA's section
   /// Discussions).
-  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> stall_s{};
+  EnumArray<Resource, EnumArray<Resource, double, kContendedResources>, kContendedResources> stall_s{};
 
   bool none() const { return *this == Contention{}; }
   bool operator==(const Contention&) const = default;
@@ -119,12 +119,12 @@ struct ModuleRow {
 };
 
 /// A row of [[task]]: a computation as layers run it, alone on its rank while all ranks compute. It is used instead of
-/// module and gemm if present, and takes s_per . terms seconds (terms.h).
+/// module and gemm if present, and takes seconds_per_term . terms seconds (terms.h).
 struct TaskRow {
   std::string name;  // task_row_name
   Phase phase = Phase::forward;
   DType dtype = DType::float32;
-  TermValues s_per{};
+  TermValues seconds_per_term{};
   TermValues min{}, max{};  // ranges of the measured terms
   std::optional<double> r_squared = {}, held_out_error = {};
   RowVerdict verdict = {};
@@ -188,7 +188,7 @@ struct Profile {
 /// Adds those rows of computations, [gpu] and the memory of a rank from `other` that `profile` does not have, sets
 /// their origin and returns their names. Measurements take precedence over a model: [gpu] is not added if `profile` has
 /// a measured 16-bit GEMM or expert.
-std::vector<std::string> take_computations(Profile& profile, const Profile& other);
+std::vector<std::string> take_compute_prices(Profile& profile, const Profile& other);
 /// Returns a text on the parts of a profile that have another origin than its source, such as "gemm bfloat16, copy and
 /// [gpu] from h100-8"; empty if there are none.
 std::string text_of_origins(const Profile& profile);

@@ -67,7 +67,7 @@ void RowFinder::refuse(Op op, const Group& group) const {
   const bool spread = nearest != nullptr && differs_in_spread(*nearest, group);
   const std::string none = fmt::format("no {} row for {} ranks{} on the {} network{}", name_with_algorithm(op), ranks,
                                        text_of_spread(group.ranks_per_node, spread), name_of(group.network),
-                                       why_unusable(profile_, row_name(missing)));
+                                       unusable_reason(profile_, row_name(missing)));
   if (nearest == nullptr) throw Unpriced(profile_.name, none);
   throw Unpriced(profile_.name,
                  fmt::format("{}; the nearest has {} ranks{}{}", none, nearest->ranks,
@@ -96,11 +96,11 @@ ComputeRow RowFinder::gemm_row() const {
   ComputeRow scaled{.op = Op::gemm, .dtype = shape_.layer.dtype};
   if (other != nullptr && !options_.scaled && !options_.borrows.empty())
     others += fmt::format(" ({} scales it)", options_.borrows);
-  if (other == nullptr && why_unusable(profile_, row_name(scaled)).empty() && !options_.lends.empty())
+  if (other == nullptr && unusable_reason(profile_, row_name(scaled)).empty() && !options_.lends.empty())
     others = fmt::format("; {}", options_.lends);
   if (other == nullptr || !options_.scaled)
     throw Unpriced(profile_.name, fmt::format("no gemm row for {}{}{}", name_of(scaled.dtype), others,
-                                              why_unusable(profile_, row_name(scaled))));
+                                              unusable_reason(profile_, row_name(scaled))));
   const double width = static_cast<double>(bytes_of(scaled.dtype)) / static_cast<double>(bytes_of(other->dtype));
   scaled.alpha_s = note_origin(*other).alpha_s;
   scaled.beta_s_per_flop = width * other->beta_s_per_flop;
@@ -137,7 +137,7 @@ const ModuleRow* RowFinder::module_row(const std::string& name, Phase phase) con
     if (!row.seq || *row.seq == shape_.layer.seq) return &note_origin(row);
   }
   for (const std::optional<int64_t> seq : {std::optional<int64_t>(), std::optional(shape_.layer.seq)}) {
-    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = why_unusable(profile_, missing);
+    const std::string missing = row_name(ModuleRow{name, phase, seq}), why = unusable_reason(profile_, missing);
     if (why.empty()) continue;
     note({is_priced_by_byte(name) ? PriceNote::Kind::not_priced : PriceNote::Kind::by_gemm, missing, why});
     return nullptr;
@@ -171,7 +171,7 @@ constexpr double kRangeMargin = 0.8;
 
 }  // namespace
 
-std::string why_unusable(const Profile& profile, const std::string& row) {
+std::string unusable_reason(const Profile& profile, const std::string& row) {
   for (const UnusableRow& unusable : profile.unusable)
     if (unusable.row == row) return fmt::format(": measured, but {}", unusable.reason);
   return {};
@@ -195,7 +195,7 @@ std::optional<PriceNote> range_note(const ModuleRow& row, double size) {
 PriceNotes range_notes(const TaskRow& row, const TermValues& task) {
   PriceNotes notes;
   for (size_t t = 0; t < kTerms; ++t)
-    if (row.s_per[t] > 0 && (task[t] < kRangeMargin * row.min[t] || task[t] > row.max[t] / kRangeMargin))
+    if (row.seconds_per_term[t] > 0 && (task[t] < kRangeMargin * row.min[t] || task[t] > row.max[t] / kRangeMargin))
       notes.insert({PriceNote::Kind::outside, row_name(row),
                     fmt::format(" with {:.3g} {}s (measured {:.3g} to {:.3g})", task[t], term_names()[t], row.min[t],
                                 row.max[t])});

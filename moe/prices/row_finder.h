@@ -12,7 +12,7 @@
 namespace moe {
 
 /// Returns ": measured, but ..." if the row was measured but is unusable; empty if it was not measured.
-std::string why_unusable(const Profile& profile, const std::string& row);
+std::string unusable_reason(const Profile& profile, const std::string& row);
 /// Returns a note if the size is outside the range that the row was fitted to.
 std::optional<PriceNote> range_note(const CommRow& row, double bytes);
 std::optional<PriceNote> range_note(const ModuleRow& row, double size);

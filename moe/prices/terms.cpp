@@ -91,7 +91,7 @@ TermValues end_terms(TaskKind kind, const LayerCase& c, const Work& work) {
   return terms;
 }
 
-TermValues touching_terms(TaskKind kind, double bytes) {
+TermValues memory_pass_terms(TaskKind kind, double bytes) {
   TermValues terms{};
   at(terms, Term::call) = kind == TaskKind::optimizer ? 1 : 0;
   at(terms, Term::weight_byte) = bytes;

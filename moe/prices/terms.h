@@ -35,7 +35,7 @@ TaskTerms terms_of(TaskKind kind, Phase phase, const LayerCase& shape, Flow flow
 TermValues end_terms(TaskKind kind, const LayerCase& shape, const Work& work);
 /// Returns the terms of an optimizer task or of squares, which handles `bytes` bytes of weights or gradients. Only the
 /// former have a call, because a model has optimizer tasks of several sizes.
-TermValues touching_terms(TaskKind kind, double bytes);
+TermValues memory_pass_terms(TaskKind kind, double bytes);
 
 /// Returns the name in [[task]] rows of this kind of task in a layer: "attention", "gate:gshard", "expert:gpt",
 /// "expert_dx:gpt", "copy".

@@ -12,21 +12,21 @@
 namespace moe {
 
 GpuWatch::GpuWatch(std::shared_ptr<const Nvml> nvml, Interval every) : nvml_(std::move(nvml)) {
-  if (!nvml_begins(nvml_.get())) return;
+  if (!init_nvml(nvml_.get())) return;
   thread_ = start_thread("gpu watch", [this, every](const std::stop_token& stop) {
     std::mutex mutex;
     std::condition_variable_any bell;
     std::unique_lock lock(mutex);
     do read();
     while (!bell.wait_for(lock, stop, every, [&] { return stop.stop_requested(); }));
-    nvml_ends(*nvml_);
+    shutdown_nvml(*nvml_);
   });
 }
 
 void GpuWatch::read() {
   for_each_gpu(*nvml_, [&](NvmlDevice gpu) {
-    const auto mhz = nvml_says(nvml_->clock, gpu, kNvmlSmClock);
-    const auto reasons = nvml_says(nvml_->reasons, gpu);
+    const auto mhz = query_nvml(nvml_->clock, gpu, kNvmlSmClock);
+    const auto reasons = query_nvml(nvml_->reasons, gpu);
     if (!mhz || !reasons || (*reasons & kNvmlIdle) != 0) return;
     const std::lock_guard lock(mutex_);
     sm_mhz_.push_back(*mhz);
@@ -129,10 +129,10 @@ Fields state_of_all(const Nvml& nvml) {
     state.set("gpu_driver", std::string(driver.data()));
   std::vector<std::string> sm_mhz, memory_mhz, celsius, held;
   for_each_gpu(nvml, [&](NvmlDevice gpu) {
-    add(nvml_says(nvml.clock, gpu, kNvmlSmClock), sm_mhz);
-    add(nvml_says(nvml.clock, gpu, kNvmlMemoryClock), memory_mhz);
-    add(nvml_says(nvml.temperature, gpu, kNvmlGpuTemperature), celsius);
-    if (const auto reasons = nvml_says(nvml.reasons, gpu)) held.push_back(throttle_reasons(*reasons));
+    add(query_nvml(nvml.clock, gpu, kNvmlSmClock), sm_mhz);
+    add(query_nvml(nvml.clock, gpu, kNvmlMemoryClock), memory_mhz);
+    add(query_nvml(nvml.temperature, gpu, kNvmlGpuTemperature), celsius);
+    if (const auto reasons = query_nvml(nvml.reasons, gpu)) held.push_back(throttle_reasons(*reasons));
   });
   set_each("gpu_sm_mhz", sm_mhz, state);
   set_each("gpu_memory_mhz", memory_mhz, state);
@@ -144,9 +144,9 @@ Fields state_of_all(const Nvml& nvml) {
 }  // namespace
 
 Fields gpu_state(const Nvml* nvml) {
-  if (!nvml_begins(nvml)) return {};
+  if (!init_nvml(nvml)) return {};
   Fields state = state_of_all(*nvml);
-  nvml_ends(*nvml);
+  shutdown_nvml(*nvml);
   return state;
 }
 

@@ -58,23 +58,23 @@ struct Nvml {
 
 /// Returns the value that a function of the library provides; empty if the function is missing or fails.
 template <class Value>
-std::optional<Value> nvml_says(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
+std::optional<Value> query_nvml(int (*function)(NvmlDevice, Value*), NvmlDevice gpu) {
   Value value{};
   return function != nullptr && function(gpu, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
 }
 template <class Value, class Kind>
-std::optional<Value> nvml_says(int (*function)(NvmlDevice, Kind, Value*), NvmlDevice gpu, Kind kind) {
+std::optional<Value> query_nvml(int (*function)(NvmlDevice, Kind, Value*), NvmlDevice gpu, Kind kind) {
   Value value{};
   return function != nullptr && function(gpu, kind, &value) == kNvmlOk ? std::optional(value) : std::nullopt;
 }
 
 /// Initialises the library; returns false if `nvml` is null or the library can't be used.
-inline bool nvml_begins(const Nvml* nvml) {
+inline bool init_nvml(const Nvml* nvml) {
   return nvml != nullptr && nvml->init != nullptr && nvml->count != nullptr && nvml->handle != nullptr &&
          nvml->init() == kNvmlOk;
 }
-/// Shuts down the library after nvml_begins().
-inline void nvml_ends(const Nvml& nvml) {
+/// Shuts down the library after init_nvml().
+inline void shutdown_nvml(const Nvml& nvml) {
   if (nvml.shutdown != nullptr) nvml.shutdown();
 }
 /// Calls body(device) for each GPU that the library reports.

@@ -83,7 +83,7 @@ std::string fingerprint(const Fields& machine) {
         name == "memory_bytes" ? fmt::format("{}", std::lround(machine.number(name, "") / kGiB)) : scalar_text(value);
     all += fmt::format("{}={}:{};", name, text.size(), text);
   }
-  return fmt::format("{:016x}", stream_of(all));
+  return fmt::format("{:016x}", random_stream_id(all));
 }
 
 }  // namespace
@@ -231,7 +231,7 @@ std::string digest_of(const RunHeader& run, const RunInputs& inputs) {
     add_fields(*fields);
   add(run.build);
   add(run.compiler);
-  return fmt::format("{:016x}", stream_of(all));
+  return fmt::format("{:016x}", random_stream_id(all));
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ std::vector<double> passes_s(const CaseRecord& record) {
   return totals != nullptr ? max_over_ranks(totals->values) : std::vector<double>{};
 }
 
-std::optional<Interval> likely_s(const CaseRecord& record) {
+std::optional<Interval> median_interval_s(const CaseRecord& record) {
   const std::vector<double> passes = passes_s(record);
   if (passes.size() < kMinPasses) return std::nullopt;
   if (const auto interval = median_interval(passes)) return interval;
@@ -33,7 +33,7 @@ std::string spread_text(double min_s, double max_s, double median_s, const std::
   return fmt::format("{} ({:.1f} %)", spread, 100 * off_s / median_s);
 }
 
-std::vector<std::vector<double>> one_rank(const std::vector<double>& values) {
+std::vector<std::vector<double>> single_rank_samples(const std::vector<double>& values) {
   std::vector<std::vector<double>> rows;
   for (const double value : values) rows.push_back({value});
   return rows;

@@ -132,7 +132,7 @@ std::vector<std::string> record_files(const std::string& path, bool below) {
   std::vector<std::string> files;
   const auto add = [&](const fs::directory_entry& entry) {
     std::error_code ignored;
-    if (unpacked_name(entry.path().string()).ends_with(".jsonl") && entry.is_regular_file(ignored))
+    if (without_gz_suffix(entry.path().string()).ends_with(".jsonl") && entry.is_regular_file(ignored))
       files.push_back(entry.path().string());
   };
   if (below)

@@ -74,7 +74,7 @@ const Samples* find_samples(const CaseRecord& record, std::string_view name) {
 
 bool is_repeat(const CaseRecord& record) { return record.parameters.has("again_of"); }
 
-bool is_of_gate(const CaseRecord& record) {
+bool is_regression_gate_launch(const CaseRecord& record) {
   return record.key.starts_with("ab/") || record.key.starts_with("self-test/");
 }
 

@@ -132,7 +132,7 @@ struct CaseRecord {
 /// Returns the samples of that name; null if there are none or they have no iteration.
 const Samples* find_samples(const CaseRecord& record, std::string_view name);
 /// Returns whether the record is a launch of one of the two programs that a gate or self-test compares.
-bool is_of_gate(const CaseRecord& record);
+bool is_regression_gate_launch(const CaseRecord& record);
 /// Returns whether the record repeats an operation because its first time was off the line of its series.
 bool is_repeat(const CaseRecord& record);
 /// Throws WrongResult "KEY: REASON" if the case's status is `wrong`.

@@ -74,14 +74,14 @@ RecordWriter::~RecordWriter() {
   if (file_ >= 0) ::close(file_);
 }
 
-std::string RecordWriter::done_lines() const {
+std::string RecordWriter::finished_case_lines() const {
   std::string lines;
   for (const auto& records : {std::cref(done_), std::cref(not_ok_)})
     for (const auto& [key, record] : records.get()) lines += to_json_line(record);
   return lines;
 }
 
-void RecordWriter::take_done(const std::string& lines) {
+void RecordWriter::add_finished_cases(const std::string& lines) {
   std::istringstream all(lines);
   for (std::string line; std::getline(all, line);) keep(std::get<CaseRecord>(record_line_from(line, path_)));
 }
@@ -154,7 +154,7 @@ const CaseRecord* RecordWriter::find(std::string_view key) const {
   return found == done_.end() ? nullptr : &found->second;
 }
 
-const CaseRecord* RecordWriter::answered(std::string_view key) const {
+const CaseRecord* RecordWriter::finished_case(std::string_view key) const {
   if (const CaseRecord* ok = find(key)) return ok;
   const auto found = not_ok_.find(key);
   return found == not_ok_.end() ? nullptr : &found->second;

@@ -39,11 +39,11 @@ class RecordWriter {
   const CaseRecord* find(std::string_view key) const;
   /// Returns the case of that key in the resumed run with any status except oom and error, which may end differently
   /// now.
-  const CaseRecord* answered(std::string_view key) const;
+  const CaseRecord* finished_case(std::string_view key) const;
   size_t done() const { return done_.size(); }
   /// These transfer all answered cases to the writers of other processes, as lines.
-  std::string done_lines() const;
-  void take_done(const std::string& lines);
+  std::string finished_case_lines() const;
+  void add_finished_cases(const std::string& lines);
 
   /// Appends a case. Throws WrongResult if this writer has appended the key already or find() has it.
   void append(const CaseRecord& record);

@@ -75,13 +75,13 @@ int IterationBuilder::head(const Pass& pass) {
   return id;
 }
 
-bool IterationBuilder::rows_apart() const {
+bool IterationBuilder::shards_rows_over_mp() const {
   return spans(GroupKind::mp) && traits_of(schedule_.flow).holds == Tokens::own;
 }
 
 // Adds an AllGather of an end's input rows if each MP rank has only the rows of its own tokens.
 IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
-  if (!rows_apart()) return rows;
+  if (!shards_rows_over_mp()) return rows;
   const int id = push(TaskKind::end_allgather, rows.after);
   last().reads.push_back(rows.data);
   last().writes.push_back(whole_of(Buffer::end_input));
@@ -91,7 +91,7 @@ IterationBuilder::Chain IterationBuilder::rows_of_end(const Chain& rows) {
 // Adds the sum over MP of the output of task `made`, written to `sum`; without MP, `made` itself writes `sum`.
 IterationBuilder::Chain IterationBuilder::sum_of_end(int made, const Access& sum) {
   if (!spans(GroupKind::mp)) return {{made}, sum};
-  const int id = push(rows_apart() ? TaskKind::end_reducescatter : TaskKind::end_allreduce, {made});
+  const int id = push(shards_rows_over_mp() ? TaskKind::end_reducescatter : TaskKind::end_allreduce, {made});
   last().reads.push_back(whole_of(Buffer::end_partial));
   last().writes.push_back(sum);
   return {{id}, sum};

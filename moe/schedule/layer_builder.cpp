@@ -456,7 +456,7 @@ bool StageLanes::shares_gradients(GroupKind group) const { return networks_[grou
 
 int StageLanes::lane(TaskKind kind, Flow flow, int stage) const {
   if (kind == TaskKind::recv) return lane_of(LaneKind::receive, stage);
-  if (moves_offloaded(kind)) return lane_of(LaneKind::host_link, stage);
+  if (transfers_offloaded_weights(kind)) return lane_of(LaneKind::host_link, stage);
   if (runs_on_host(kind)) return lane_of(LaneKind::host, stage);
   if (shares_dense(kind) && shares_gradients(group_of(flow, kind))) return lane_of_gradients(stage);
   if (!copies(kind)) return lane(group_of(flow, kind), stage);
@@ -464,7 +464,7 @@ int StageLanes::lane(TaskKind kind, Flow flow, int stage) const {
   return layout_ == LaneLayout::by_network_copy ? compute + 3 : std::max(lane(GroupKind::mp, stage), compute);
 }
 
-PassBuilder::PassBuilder(const Schedule& schedule, const LayersBuilt& layers)
+PassBuilder::PassBuilder(const Schedule& schedule, const LayerBuildOptions& layers)
     : schedule_(schedule),
       lanes_(schedule.lanes, layers.networks, layers.stages, layers.offloads),
       parts_(layers.parts),

@@ -57,7 +57,7 @@ struct Pass {
   bool is_recompute = false;         // the repetition of a forward in its backward
 };
 /// Properties that the layers of a builder share.
-struct LayersBuilt {
+struct LayerBuildOptions {
   GroupNetworks networks;
   int peers = 1;  // ranks of the EP group
   bool shared_expert = false;
@@ -72,7 +72,7 @@ inline constexpr int kMadeHere = -2;
 
 class PassBuilder {
  public:
-  PassBuilder(const Schedule& schedule, const LayersBuilt& layers);
+  PassBuilder(const Schedule& schedule, const LayerBuildOptions& layers);
 
   /// Returns the last task that makes experts' gradients in the most recently added backward.
   int last_expert() const { return last_expert_; }
@@ -177,7 +177,7 @@ namespace moe {
 
 class LayerBuilder : public schedule::PassBuilder {
  public:
-  LayerBuilder(const Schedule& schedule, const schedule::LayersBuilt& layers)
+  LayerBuilder(const Schedule& schedule, const schedule::LayerBuildOptions& layers)
       : PassBuilder(schedule, layers),
         peers_(layers.peers),
         ring_blocks_(layers.ring_blocks),

@@ -305,7 +305,9 @@ Plan build_model_plan(const Schedule& schedule, const ModelShape& model, const M
 
 // Properties of a model that are known before it has a plan: the layers with decisions, its size and its memory.
 
-int decided_layers(const ModelShape& model) { return stages_apart(model) ? model.layers : layers_in(model.split(), 0); }
+int decided_layers(const ModelShape& model) {
+  return stages_decide_separately(model) ? model.layers : layers_in(model.split(), 0);
+}
 
 ModelShape first_layers(ModelShape model, int layers) {
   if (layers < model.layers) model.shape.layer.first_stage_layers = model.shape.layer.last_stage_layers = 0;
@@ -318,7 +320,7 @@ ModelShape first_layers(ModelShape model, int layers) {
 size_t first_decision(const ModelShape& model, int stage) {
   StageSplit whole = model.split();
   whole.virtual_stages = 1;  // all chunks of a stage have equally many layers
-  return stages_apart(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
+  return stages_decide_separately(model) ? static_cast<size_t>(layers_of_chunk(whole, stage).first) : 0;
 }
 
 LayerKind decided_kind(const ModelShape& model, size_t i) {

@@ -63,7 +63,7 @@ inline std::string describe_order(const ModelShape& model) {
 }
 /// Returns whether stages differ, so that each has its own decisions: there are several stages, and either layers of
 /// several kinds or stages with their own numbers of layers.
-inline bool stages_apart(const ModelShape& model) {
+inline bool stages_decide_separately(const ModelShape& model) {
   const bool alike = model.dense.has_none(model.layers) && model.whole.has_none(model.layers);
   return model.shape.parallel.pp > 1 && (!alike || model.split().has_own_ends());
 }
@@ -88,13 +88,14 @@ struct BackwardDecision {
   LaneOrder order = {};
 };
 
-/// The decision for a whole model, which is the same for every stage unless stages_apart().
+/// The decision for a whole model, which is the same for every stage unless stages_decide_separately().
 struct ModelDecision {
   int degree_forward = 1;
   int degree_backward = 1;                       // for the micro-batches before the last
   LaneOrder order_forward, order_backward = {};  // order_backward: for the micro-batches before the last
   int64_t micro_op_bytes = kMicroOpBytes;
-  /// For each layer of a stage, the last layer first; if stages_apart(), of stage 0, then of stage 1 and so on.
+  /// For each layer of a stage, the last layer first; if stages_decide_separately(), of stage 0, then of stage 1 and so
+  /// on.
   std::vector<BackwardDecision> backwards;
   int degree_first_forward = 0;  // for the first micro-batch; 0: degree_forward
 };

@@ -95,7 +95,7 @@ PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s) {
           collective(TaskKind::reducescatter, GroupKind::esp), line(TaskKind::expert), gar_s};
 }
 
-Answers questions(const PhaseCosts& costs, double r) {
+CaseConditions case_conditions(const PhaseCosts& costs, double r) {
   const double a2a = costs.alltoall.chunk(r), ag = costs.allgather.chunk(r), rs = costs.reducescatter.chunk(r);
   const double experts = r * costs.expert.chunk(r), hidden = 2 * (r - 1) * a2a, gar = costs.gar_s;
   return {a2a > ag,
@@ -107,7 +107,7 @@ Answers questions(const PhaseCosts& costs, double r) {
           gar > ag + rs + experts - hidden};
 }
 
-int case_of(const Answers& answers) {
+int case_of(const CaseConditions& answers) {
   const auto [q1, q2, q3, q4, q5, q6, q7] = answers;
   if ((q1 && !q2 && q4) || (q1 && q2 && q5) || (!q1 && !q3 && q6) || (!q1 && q3 && q7)) return 1;
   if ((q1 && q2 && !q5) || (!q1 && q3 && !q7)) return 2;
@@ -130,7 +130,7 @@ double case_seconds(int which, const PhaseCosts& costs, double r) {
 }
 
 double predicted_seconds(const PhaseCosts& costs, double r) {
-  return case_seconds(case_of(questions(costs, r)), costs, r);
+  return case_seconds(case_of(case_conditions(costs, r)), costs, r);
 }
 
 double overlappable_seconds(const PhaseCosts& costs, double r) {
@@ -148,10 +148,10 @@ std::array<std::optional<CaseMinimum>, 4> case_minima(const PhaseCosts& costs, d
   const std::vector<double> points = breakpoints(costs, max_degree);
   for (size_t i = 0; i < points.size(); ++i) {
     // At a root the answer is no, so the point itself may belong to another case.
-    const int at_point = case_of(questions(costs, points[i]));
+    const int at_point = case_of(case_conditions(costs, points[i]));
     offer(at_point, {points[i], case_seconds(at_point, costs, points[i])});
     if (i + 1 == points.size()) break;
-    const int which = case_of(questions(costs, (points[i] + points[i + 1]) / 2));
+    const int which = case_of(case_conditions(costs, (points[i] + points[i + 1]) / 2));
     offer(which, min_between(which, costs, points[i], points[i + 1]));
   }
   return minima;
@@ -165,7 +165,7 @@ Algorithm1Result algorithm1(const PhaseCosts& costs, int max_degree, DegreeRound
   for (size_t i = 0; i < minima.size(); ++i)
     if (minima[i] && minima[i]->seconds < result.real.seconds) {
       result.real = *minima[i];
-      result.real_case = static_cast<int>(i) + 1;
+      result.unrounded_case = static_cast<int>(i) + 1;
     }
   std::set<int> degrees;
   if (rounding == DegreeRounding::neighbours) {
@@ -181,7 +181,7 @@ Algorithm1Result algorithm1(const PhaseCosts& costs, int max_degree, DegreeRound
     if (seconds < result.seconds) {
       result.degree = degree;
       result.seconds = seconds;
-      result.which_case = case_of(questions(costs, degree));
+      result.which_case = case_of(case_conditions(costs, degree));
     }
   }
   return result;

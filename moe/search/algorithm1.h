@@ -30,11 +30,11 @@ struct PhaseCosts {
 PhaseCosts phase_costs(const LayerPricer& pricer, Phase phase, double gar_s);
 
 /// The answers to Q1 to Q7 (section 4.2) at degree r >= 1, in this order.
-using Answers = std::array<bool, 7>;
-Answers questions(const PhaseCosts& costs, double r);
+using CaseConditions = std::array<bool, 7>;
+CaseConditions case_conditions(const PhaseCosts& costs, double r);
 
 /// Returns the case, 1 to 4, to which the answers belong; there is exactly one.
-int case_of(const Answers& answers);
+int case_of(const CaseConditions& answers);
 
 /// Returns t_1 to t_4 (section 4.2): the seconds of the phase if degree r belongs to case `which`.
 double case_seconds(int which, const PhaseCosts& costs, double r);
@@ -62,9 +62,9 @@ enum class DegreeRounding { neighbours, powers_of_two };
 
 struct Algorithm1Result {
   int degree = 1;
-  double seconds = 0;  // predicted for `degree`
-  int which_case = 2;  // case of `degree`
-  int real_case = 2;   // case with the smallest minimum, before rounding (lines 5 to 9)
+  double seconds = 0;      // predicted for `degree`
+  int which_case = 2;      // case of `degree`
+  int unrounded_case = 2;  // case with the smallest minimum, before rounding (lines 5 to 9)
   CaseMinimum real;
 };
 

@@ -51,7 +51,7 @@ Load load_of(const PricedPass& pass, const GroupNetworks& networks) {
     const Use use{resource_of(task, lane, networks), task.lane};
     const double seconds = pass.seconds[task.id];
     if ((is_shared(task.kind) && task.kind != TaskKind::shared) || task.kind == TaskKind::attention_dw) continue;
-    if (is_of_ring(task.kind) && task.kind != TaskKind::heads) continue;  // these overlap with the heads
+    if (is_ring_attention_task(task.kind) && task.kind != TaskKind::heads) continue;  // these overlap with the heads
     const bool first = task.chunk == 0 && !beside, last = task.chunk + 1 == task.chunks && !beside;
     const bool opens = task.kind == TaskKind::dispatch && first, closes = task.kind == TaskKind::combine && last;
     if ((!is_chunked(task.kind) && task.kind != TaskKind::shared) || opens || closes) {
@@ -134,10 +134,10 @@ class Prices {
 // Returns the smallest seconds per byte over slices of all sizes up to `all`; for a straight curve, its slope.
 double seconds_per_byte(const LayerPricer& pricer, int64_t all) {
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
-  if (pricer.gradient_bends().empty())
+  if (pricer.gradient_breakpoints().empty())
     return (pricer.gradient_seconds(all + element) - pricer.gradient_seconds(element)) / static_cast<double>(all);
   double least = pricer.gradient_seconds(all) / static_cast<double>(all);
-  for (const double bend : pricer.gradient_bends())
+  for (const double bend : pricer.gradient_breakpoints())
     for (const int64_t step : {-1, 0, 1})  // a curve may jump at its ends
       if (const int64_t x = (static_cast<int64_t>(bend) / element + step) * element; x > 0 && x < all)
         least = std::min(least, pricer.gradient_seconds(x) / static_cast<double>(x));
@@ -223,7 +223,8 @@ class ModelLowerBound {
     }
     const int64_t last = of_last + ends_.last_bytes;
     const double a_byte = seconds_per_byte(pricer_, made_by_all() + ends_.last_bytes + ends_.first_bytes);
-    seconds += pricer_.gradient_bends().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
+    seconds +=
+        pricer_.gradient_breakpoints().empty() ? pricer_.gradient_seconds(last) : a_byte * static_cast<double>(last);
     const double sent = a_byte * static_cast<double>(made_by_all() - of_last + waiting);
     const auto at = [&](double price) {
       double all = seconds + price * sent;
@@ -272,7 +273,7 @@ double min_pass_seconds(const LayerPricer& pricer, const PricedPass& pass, doubl
 
 double min_gradient_seconds(const LayerPricer& pricer, int64_t bytes) {
   if (bytes == 0) return 0;
-  if (pricer.gradient_bends().empty()) return pricer.gradient_seconds(bytes);
+  if (pricer.gradient_breakpoints().empty()) return pricer.gradient_seconds(bytes);
   return seconds_per_byte(pricer, bytes) * static_cast<double>(bytes);
 }
 

@@ -38,7 +38,7 @@ class DegreeSearch {
     const bool best_first = splits_gradients(schedule_) && !pricer_.profile().contention.none();
     search::Candidate best{{}, search::kUnpriced};
     for (const int r : best_first ? degrees_best_first(bound) : tried_degrees(choice_.backward, pricer_)) {
-      if (!best_first && none_from(r, best.seconds, from)) break;
+      if (!best_first && no_faster_degree_from(r, best.seconds, from)) break;
       if (best.seconds < search::kUnpriced && !search::is_better(bound.at(r).seconds, best.seconds)) continue;
       const search::Candidate c = best_backward(r, best.seconds);
       const bool tie = !search::is_better(best.seconds, c.seconds) && r < best.decision.degree_backward;
@@ -57,7 +57,7 @@ class DegreeSearch {
     const auto at = [&](int r) { return forwards * forward_bound.at(r).seconds + backward_bound.at(r).seconds; };
     search::Candidate best{{}, search::kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
-      if (none_from(r, best.seconds, from)) break;
+      if (no_faster_degree_from(r, best.seconds, from)) break;
       if (best.seconds < search::kUnpriced &&
           (!search::is_better(at(r), best.seconds) || too_small(schedule_, pricer_, r, choice_.min_chunk_bytes)))
         continue;
@@ -73,7 +73,7 @@ class DegreeSearch {
     const PhaseBound bound = layer_.bound(Phase::forward);
     search::Candidate best{{}, search::kUnpriced};
     for (const int r : tried_degrees(choice_.forward, pricer_)) {
-      if (none_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
+      if (no_faster_degree_from(r, best.seconds, [&](int least) { return bound.from(least); })) break;
       if (best.seconds < search::kUnpriced && !search::is_better(bound.at(r).seconds, best.seconds)) continue;
       const double seconds = layer_.seconds({r, 1}, Phases::forward);
       if (search::is_better(seconds, best.seconds)) best = {{r, 1}, seconds};
@@ -87,7 +87,7 @@ class DegreeSearch {
     std::vector<std::pair<double, int>> order;
     double least = search::kUnpriced;
     for (const int r : tried_degrees(choice_.backward, pricer_)) {
-      if (none_from(r, least, [&](int first) { return bound.from(first); })) break;
+      if (no_faster_degree_from(r, least, [&](int first) { return bound.from(first); })) break;
       if (least < search::kUnpriced && !search::is_better(bound.at(r).seconds, least)) continue;
       if (least < search::kUnpriced && !search::is_better(layer_.min_contended(r), least)) continue;
       order.emplace_back(layer_.seconds(with_split(schedule_, 1, r, 0), Phases::backward), r);

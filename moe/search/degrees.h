@@ -24,7 +24,7 @@ int largest_degree(const LayerPricer& pricer);
 /// Returns whether neither `degree` nor any larger degree can be faster than `best_s`; false may also mean that this is
 /// not known. `from(degree)`: a lower bound for all of them, evaluated only at every eighth degree to save time.
 template <class From>
-bool none_from(int degree, double best_s, From from) {
+bool no_faster_degree_from(int degree, double best_s, From from) {
   return degree % 8 == 0 && !search::is_better(from(degree), best_s);
 }
 /// Returns the degrees to try: `fixed` or, if it is 0, all from 1 on. If the case's rows are padded to a multiple, only
@@ -36,7 +36,7 @@ struct DegreeChoice {
   int64_t micro_op_bytes = kMicroOpBytes;  // for schedules with micro-ops; 0: tuned
   int64_t min_chunk_bytes = 0;             // MoNTA's I_minimal, lower limit for chunks of AlltoAll and AllGather
   int packing = 0;                         // Decision::packing, for schedules that pack experts; 0: tuned
-  bool takes_rivals = true;                // `wave` may use the plan of another schedule
+  bool considers_rivals = true;            // `wave` may use the plan of another schedule
   /// Seconds of other schedules' plans for the same choice: `wave` tunes these schedules again only if they are faster.
   std::map<const Schedule*, double> known_s = {};
   /// Returns whether a rank has enough memory for such a layer; it limits the packing of experts. Empty: always.
@@ -68,7 +68,9 @@ LayerResult tune_degrees(search::LayerReplay layer, const DegreeChoice& choice);
 /// Returns the choice restricted to layers that fit into `capacity` bytes of a rank; without a value, unrestricted.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity) {
   if (capacity)
-    choice.fits = [capacity](const LayerCase& c, Flow flow) { return !misfit(layer_memory(c, flow), *capacity); };
+    choice.fits = [capacity](const LayerCase& c, Flow flow) {
+      return !memory_refusal(layer_memory(c, flow), *capacity);
+    };
   return choice;
 }
 
@@ -83,7 +85,9 @@ inline DegreeChoice restrict_to_memory(DegreeChoice choice, std::function<bool(c
 /// Returns the choice restricted to plans of a whole model that fit into `capacity` bytes of a rank.
 inline DegreeChoice within_memory(DegreeChoice choice, std::optional<double> capacity, const ModelShape& model) {
   if (!capacity) return choice;
-  const auto holds = [capacity](const MemoryRequest& request) { return !misfit(estimate_memory(request), *capacity); };
+  const auto holds = [capacity](const MemoryRequest& request) {
+    return !memory_refusal(estimate_memory(request), *capacity);
+  };
   return restrict_to_memory(std::move(choice), holds, model);
 }
 

@@ -77,7 +77,7 @@ class SplitSearch {
   std::vector<double> bends_of_either_slice() const {
     const double all = static_cast<double>(all_), grain = static_cast<double>(grain_);
     std::vector<double> bends{grain, all - grain};
-    for (const double bend : pricer_.gradient_bends())
+    for (const double bend : pricer_.gradient_breakpoints())
       for (const double bytes : {bend, all - bend})
         if (bytes > grain && bytes < all - grain) bends.push_back(bytes);
     std::ranges::sort(bends);
@@ -139,7 +139,7 @@ class ContendedSplit {
   int64_t best() {
     if (all_ < 2 * grain_) return 0;
     std::set<int64_t> joints{grain_, all_ - grain_};  // prices are linear between neighbours
-    for (const double bend : pricer_.gradient_bends())
+    for (const double bend : pricer_.gradient_breakpoints())
       for (const double bytes : {bend, static_cast<double>(all_) - bend})
         for (const int64_t step : {-1, 0, 1})
           if (const int64_t x = (static_cast<int64_t>(bytes) / grain_ + step) * grain_; x > 0 && x < all_)
@@ -158,7 +158,7 @@ class ContendedSplit {
     for (int64_t x = begin; x <= end;) {
       seconds_[first_] = pricer_.gradient_seconds(x);
       seconds_[second_] = pricer_.gradient_seconds(all_ - x);
-      const LineSpan span = replay_.replay_along(seconds_, slopes_);
+      const LinearSegment span = replay_.replay_along(seconds_, slopes_);
       offer(x, span.seconds);
       const double reach = std::min(span.reach, static_cast<double>(end - x));
       const int64_t last = x + static_cast<int64_t>(reach) / grain_ * grain_;

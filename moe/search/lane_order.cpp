@@ -441,7 +441,7 @@ void contended_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResul
     double min_open = seconds;
     const PhaseBound& bound = forward ? forward_bound : backward_bound;
     for (const int r : tried_degrees(fixed, pricer)) {
-      if (none_from(r, seconds, [&](int min_degree) { return bound.from(min_degree); })) break;
+      if (no_faster_degree_from(r, seconds, [&](int min_degree) { return bound.from(min_degree); })) break;
       const double free = bound.at(r).seconds;
       if (r < 2 || !is_better(free, seconds)) continue;
       const double at_least = std::max(free, min_pass_seconds(pricer, layer.pass(r, phase), gradients));
@@ -470,7 +470,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
   // Bounds of degrees whose orders were not all excluded.
   double open_forward = best.forward_s, open_backward = best.backward_s;
   for (const int r : tried_degrees(choice.forward, pricer)) {
-    if (none_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
+    if (no_faster_degree_from(r, best.forward_s, [&](int least) { return forward_bound.from(least); })) break;
     if (r < 2 || r > most || !is_better(forward_bound.at(r).seconds, best.forward_s)) continue;
     const OrderChoice order = best_lane_order(chunk_times(pricer, Phase::forward, r, 0));
     best.exact_order &= order.exact;
@@ -481,7 +481,7 @@ void improve_orders(LayerReplay& layer, const DegreeChoice& choice, LayerResult&
     best.decision.order_forward = order.order;
   }
   for (const int r : tried_degrees(choice.backward, pricer)) {
-    if (none_from(r, best.backward_s, [&](int least) { return backward_bound.from(least); })) break;
+    if (no_faster_degree_from(r, best.backward_s, [&](int least) { return backward_bound.from(least); })) break;
     if (r < 2 || r > most || !is_better(backward_bound.at(r).seconds, best.backward_s)) continue;
     const bool exact = std::exchange(best.exact_order, true);
     improve_backward(layer, r, best);

@@ -36,7 +36,7 @@ Points gradient_knots(const LayerPricer& pricer) {
     knots.push_back({bytes, pricer.gradient_seconds(static_cast<int64_t>(bytes))});
   };
   add(0);
-  for (const double bytes : pricer.gradient_bends()) add(bytes);
+  for (const double bytes : pricer.gradient_breakpoints()) add(bytes);
   add(knots.back()[0] + 1e6);
   return knots;
 }
@@ -73,7 +73,7 @@ Partition solved(const PartitionStrategy& strategy, const std::vector<PartitionP
 PartitionProblem problem_without_layers(const LayerPricer& pricer) {
   PartitionProblem problem;
   problem.allreduce_seconds = [&pricer](int64_t bytes) { return pricer.slice_seconds(bytes); };
-  problem.is_straight = pricer.gradient_bends().empty();
+  problem.is_straight = pricer.gradient_breakpoints().empty();
   problem.element_bytes = bytes_of(pricer.shape().layer.dtype);
   return problem;
 }
@@ -100,7 +100,7 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
     for (const SplitPaths& paths : by_degree) least = std::min(least, paths.seconds(moe_s, dense_s));
     return least;
   };
-  layer.bends_known = true;
+  layer.breakpoints_known = true;
   if (in_moe && !separable(by_degree))
     layer.best_splits = [&pricer, &by_degree](int64_t bytes) { return best_splits(by_degree, pricer, bytes); };
   const SplitPaths* best = &by_degree.front();
@@ -108,16 +108,16 @@ PartitionLayer partition_layer(const Schedule& schedule, const LayerPricer& pric
   const int64_t element = bytes_of(pricer.shape().layer.dtype);
   for (const SplitPaths& flat : by_degree) {
     if (flat.neither < best->neither) best = &flat;
-    add_bend(bytes_taking(flat.neither - flat.second, knots), element, layer.dense_bends);
-    add_bend(bytes_taking(flat.first - flat.both, knots), element, layer.dense_bends);
+    add_bend(bytes_taking(flat.neither - flat.second, knots), element, layer.dense_breakpoints);
+    add_bend(bytes_taking(flat.first - flat.both, knots), element, layer.dense_breakpoints);
     for (const SplitPaths& steep : by_degree)
-      if (in_moe) add_bend(bytes_taking(flat.neither - steep.first, knots), element, layer.moe_bends);
-    if (in_moe) add_bend(bytes_taking(flat.second - flat.both, knots), element, layer.moe_bends);
+      if (in_moe) add_bend(bytes_taking(flat.neither - steep.first, knots), element, layer.moe_breakpoints);
+    if (in_moe) add_bend(bytes_taking(flat.second - flat.both, knots), element, layer.moe_breakpoints);
   }
-  for (const double bytes : pricer.gradient_bends())
-    for (auto* bends : {&layer.moe_bends, &layer.dense_bends}) add_bend(bytes, element, *bends);
-  sort_unique(layer.moe_bends);
-  sort_unique(layer.dense_bends);
+  for (const double bytes : pricer.gradient_breakpoints())
+    for (auto* bends : {&layer.moe_breakpoints, &layer.dense_breakpoints}) add_bend(bytes, element, *bends);
+  sort_unique(layer.moe_breakpoints);
+  sort_unique(layer.dense_breakpoints);
   layer.moe_window_s = in_moe ? best->neither - best->first : 0;
   layer.dense_window_s = best->neither - best->second;
   return layer;
@@ -159,7 +159,7 @@ void BackwardOptions::add(const BackwardOption& option, const SplitPaths& found)
   options.push_back(option);
 }
 
-void BackwardOptions::keep_few() {
+void BackwardOptions::keep_best_options() {
   if (paths.size() <= kMaxBackwards) return;
   constexpr int kSteps = 32;  // steps of the grid for each slice, up to the longest pass: no pass hides a longer slice
   struct Point {
@@ -213,13 +213,13 @@ BackwardOptions backward_options(const ModelQuery& query, LayerReplay& layer, in
   const PhaseBound bound = layer.bound(Phase::backward);
   double least = std::numeric_limits<double>::infinity();
   for (const int r : tried_degrees(fixed, layer.pricer)) {
-    if (none_from(r, least, [&](int degree) { return bound.pass_from(degree); })) break;
+    if (no_faster_degree_from(r, least, [&](int degree) { return bound.pass_from(degree); })) break;
     const SplitPaths paths = layer.backward_paths({r});
     least = std::min(least, paths.neither);
     tried.add({r}, paths);
     for (const LaneOrder& order : backward_orders(layer, r)) tried.add({r, order}, layer.backward_paths({r, order}));
   }
-  tried.keep_few();
+  tried.keep_best_options();
   return tried;
 }
 
@@ -256,7 +256,7 @@ void split_gradients(const ModelQuery& query, const Decision& layer, ModelResult
   const auto best_for = [&](LayerKind kind, LayerSlices slices) { return tried[kind].best_for(slices, pricer); };
   const PartitionLayers layers = partition_layers(schedule, query.kinds, tried);
   std::vector<PartitionProblem> problems;  // one per stage if stages differ, else a single one
-  for (int stage = 0; stage < (stages_apart(query.model) ? query.model.shape.parallel.pp : 1); ++stage)
+  for (int stage = 0; stage < (stages_decide_separately(query.model) ? query.model.shape.parallel.pp : 1); ++stage)
     problems.push_back(stage_problem(query, layers, stage));
   result.partition = solved(query.strategy, problems);
   result.decision = decided(query.model, result.partition, best_for, result.decision);
@@ -291,7 +291,7 @@ void split_gradients(const ModelQuery& query, const Decision& layer, ModelResult
     return query.model.micro_batches == 1 && query.model.shape.parallel.pp == 1 &&
            is_better(seconds_of_layers(query, least, result.decision), sum);
   };
-  if (!pricer.profile().contention.none() || !pricer.gradient_bends().empty() || runs_on())
+  if (!pricer.profile().contention.none() || !pricer.gradient_breakpoints().empty() || runs_on())
     improve_by_replay(query, replay, layer, result);
 }
 

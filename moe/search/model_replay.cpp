@@ -68,7 +68,7 @@ std::vector<ModelReplay::Slice> ModelReplay::slices_of(const ModelDecision& deci
   return slices;
 }
 
-bool ModelReplay::sends_what_waits(const ModelDecision& decision) const {
+bool ModelReplay::sends_all_waiting_bytes(const ModelDecision& decision) const {
   int64_t waiting = waiting_bytes();
   for (size_t place = 0; place < decision.backwards.size(); ++place) {
     const BackwardDecision& b = decision.backwards[place];
@@ -166,7 +166,7 @@ class Descent {
   bool spent() const { return replay_.tasks() >= last_task_; }
 
   bool offer(const ModelDecision& d) {
-    if (spent() || !replay_.sends_what_waits(d)) return false;
+    if (spent() || !replay_.sends_all_waiting_bytes(d)) return false;
     const double seconds = replay_.seconds(d);
     if (!is_better(seconds, seconds_)) return false;
     best_ = d;

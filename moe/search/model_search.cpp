@@ -26,7 +26,7 @@ Partition exact(const PartitionProblem& problem) { return partition_exact(proble
 Partition paper(const PartitionProblem& problem) { return partition_paper(problem); }
 
 // Decides between which tasks of a stage's backward the pieces of gradients are sent, by Lina's priorities. `plan` has
-// all pieces at its end. All stages are decided like the first, unless stages_apart().
+// all pieces at its end. All stages are decided like the first, unless stages_decide_separately().
 void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Plan& plan,
                      std::span<const double> seconds, ModelDecision& decision) {
   std::vector<search::MicroOp> pieces;
@@ -40,7 +40,7 @@ void place_micro_ops(const ModelShape& model, const Schedule& schedule, const Pl
   for (size_t i = 0; i < pieces.size(); ++i) {
     const search::MicroOps::Place place = frozen.places[i];
     const int stage = plan.structure->lanes[pieces[i].lane].stage;
-    if (place.layer < 0 || (stage > 0 && !stages_apart(model))) continue;
+    if (place.layer < 0 || (stage > 0 && !stages_decide_separately(model))) continue;
     decision.backwards[decision_of(model, place.layer)].gaps.push_back(place.gap);
   }
 }
@@ -61,7 +61,7 @@ void add_passes(search::LayerReplay& layer, std::span<const Phase> phases, int f
   constexpr int kPassesAtLeast = 64;
   int next = 1;
   for (const int r : tried_degrees(fixed, layer.pricer)) {
-    if ((next = r) > kPassesAtLeast && none_from(r, least, from)) break;
+    if ((next = r) > kPassesAtLeast && no_faster_degree_from(r, least, from)) break;
     double seconds = 0;
     for (const Phase phase : phases) seconds += of(phase).passes.emplace_back(layer.pass(r, phase)).makespan_s;
     least = std::min(least, seconds);
@@ -127,11 +127,11 @@ double min_seconds(search::KindReplays& kinds, const LayerPricer& pricer, const 
                                    splits_gradients(schedule));
 }
 
-// Returns the numbers of layers whose activations an iteration may keep, largest first: usual_kept_layers() and, for
+// Returns the numbers of layers whose activations an iteration may keep, largest first: default_kept_layers() and, for
 // `wave`, also those that keep one more pass or one more layer than the minimum (raised_kept_layers()), if these are
 // smaller.
 std::vector<int> kept_layers(const ModelShape& model, IterationOrder order) {
-  std::vector<int> kept{usual_kept_layers(model, order)};
+  std::vector<int> kept{default_kept_layers(model, order)};
   if (order == IterationOrder::any)
     for (const int keep : {raised_kept_layers(model, 1), raised_kept_layers(model, 0)})
       if (keep < kept.back()) kept.push_back(keep);
@@ -186,7 +186,7 @@ std::vector<Rival> rivals_of(const LayerPricer& pricer, const ModelShape& model,
     try {
       const double bound_s =
           other->orders_iterations()
-              ? wave_bound(pricer, model, wave_choice(*other, choice, usual_kept_layers(model, other->iteration)))
+              ? wave_bound(pricer, model, wave_choice(*other, choice, default_kept_layers(model, other->iteration)))
               : min_of(*other, pricer, model, shapes);
       rivals.push_back({bound_s, other});
     } catch (const BadInput&) {  // the schedule can't run the model, or a price is missing
@@ -251,7 +251,7 @@ void ModelSearch::try_degrees(const SearchQuery& query, LayerResult& layer, doub
   };
   std::vector<std::pair<double, int>> open;
   for (const int r : tried_degrees(0, pricer)) {
-    if (none_from(r, min_s, [&](int least) { return bound({.min = least}); })) break;
+    if (no_faster_degree_from(r, min_s, [&](int least) { return bound({.min = least}); })) break;
     if (r != known) open.emplace_back(bound({.exact = r}), r);
   }
   std::ranges::sort(open);
@@ -298,7 +298,7 @@ ModelResult ModelSearch::tune_iteration(const SearchQuery& query) {
     best = order_iteration(query, keep);
     if ((fits = holds(memory_request(best.plan)))) break;
   }
-  if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return best;
+  if (schedule.iteration != IterationOrder::any || !choice.considers_rivals) return best;
   const bool may_fit = fits || holds(memory_request(model, model.shape, schedule.flow));
   const LayerPricer apart(pricer.profile(), pricer.shape(),
                           pricer.options());  // separate, because notes on rivals' prices don't belong to the result
@@ -390,7 +390,7 @@ ModelResult ModelSearch::tune_as(const SearchQuery& query, const LayerResult& la
   result.bound_s = result.at_least_s = model_bound(planned, min_pricer, decided);
   const bool decides_places = splits_gradients(planned) || planned.gradients == GradientPolicy::after;
   const bool alone = decided.step.planned && pricer.profile().contention.none();
-  const double step_s = alone ? step_least_seconds(planned, min_pricer, decided) : 0;
+  const double step_s = alone ? min_step_seconds(planned, min_pricer, decided) : 0;
   const bool bounds_places = planned.flow == Flow::sharded && decides_places;
   if (!bounds_places || model.micro_batches > 1 || decided.shape.parallel.pp > 1) return result;
   search::KindReplays kinds = kind_replays(layers_, planned, min_pricer, decided);
@@ -427,7 +427,7 @@ int best_degree(const ModelQuery& query, const std::vector<int>& tried, const Ph
   double min_s = std::numeric_limits<double>::max();
   const auto from = [&](int degree) { return bound.pass_from(degree); };
   for (const int r : tried) {
-    if (none_from(r, min_s, from)) break;
+    if (no_faster_degree_from(r, min_s, from)) break;
     const double seconds = query.layer.backward_with({r}, slices);
     if (!is_better(seconds, min_s)) continue;
     best = r;

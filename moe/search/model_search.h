@@ -30,7 +30,7 @@ struct ModelResult {
   const Schedule* variant =
       nullptr;  // schedule of the plan, for schedules that choose, and for `wave` if it uses another's plan
   ModelDecision decision;
-  Partition partition;  // of one stage, or of all if stages_apart(); empty if the schedule does not split
+  Partition partition;  // of one stage, or of all if stages_decide_separately(); empty if the schedule does not split
   Plan plan;
   Timeline timeline;          // the replay of the plan, all micro-batches and stages
   int last_backward = -1;     // last attention task; gradients sent after it are the tail
@@ -55,7 +55,7 @@ class ModelSearch {
   ///   Rounding::lcm, among degrees that cut the single layer's rows into equal chunks).
   /// - Packing is the best by replays, within Lina's rule and a rank's memory.
   /// - Strategy `exact` is never slower than the others. Under contention it improves its result by small moves, with
-  ///   limited effort, unless stages_apart(): then each stage's gradients are split separately.
+  ///   limited effort, unless stages_decide_separately(): then each stage's gradients are split separately.
   /// - A schedule that orders iterations keeps the activations of one layer more than a micro-batch has, or what its
   ///   turns need; `wave` those of two micro-batches (under GPipe, of all) if `choice.holds` accepts that. `wave` is
   ///   never slower than another schedule whose plan fits into memory, because it can use that plan. All of them except

@@ -28,7 +28,7 @@ void check_problem(const PartitionProblem& problem) {
     const PartitionLayer& layer = problem.layers[i];
     require<BadInput>(layer.seconds != nullptr, "partition: layer {} has no seconds", i);
     check(layer.made_bytes, "gradients", i);
-    for (const auto* bends : {&layer.moe_bends, &layer.dense_bends})
+    for (const auto* bends : {&layer.moe_breakpoints, &layer.dense_breakpoints})
       for (const int64_t bend : *bends) check(bend, "a bend", i);
   }
 }
@@ -102,11 +102,11 @@ class LayerCurve {
     const auto add = [&](int64_t bend, int elements) {
       for (int i = 0; i <= elements; ++i) bytes_.push_back(bend + i * element_);
     };
-    for (const int64_t a : of_.moe_bends) add(a, 1);
-    for (const int64_t b : of_.dense_bends) add(b, 1);
-    for (const int64_t a : of_.moe_bends)
-      for (const int64_t b : of_.dense_bends) add(a + b, 2);
-    const int64_t last = of_.bends_known && problem.is_straight ? std::min(std::ranges::max(bytes_), most) : most;
+    for (const int64_t a : of_.moe_breakpoints) add(a, 1);
+    for (const int64_t b : of_.dense_breakpoints) add(b, 1);
+    for (const int64_t a : of_.moe_breakpoints)
+      for (const int64_t b : of_.dense_breakpoints) add(a + b, 2);
+    const int64_t last = of_.breakpoints_known && problem.is_straight ? std::min(std::ranges::max(bytes_), most) : most;
     std::erase_if(bytes_, [last](int64_t bytes) { return bytes >= last; });
     for (int64_t bytes = 0; bytes < last; bytes += grain_) bytes_.push_back(bytes);
     bytes_.insert(bytes_.end(), {last, last + grain_});  // the second point gives the slope beyond
@@ -146,10 +146,10 @@ class LayerCurve {
       for (const int64_t moe_bytes : of_.best_splits(bytes)) offer(moe_bytes);
       return best;
     }
-    for (int64_t moe_bytes = grain_; !of_.bends_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
-    for (const int64_t bend : of_.moe_bends)
+    for (int64_t moe_bytes = grain_; !of_.breakpoints_known && moe_bytes < bytes; moe_bytes += grain_) offer(moe_bytes);
+    for (const int64_t bend : of_.moe_breakpoints)
       for (const int64_t moe_bytes : {bend, bend + element_}) offer(moe_bytes);  // a bend may not be a whole element
-    for (const int64_t bend : of_.dense_bends)
+    for (const int64_t bend : of_.dense_breakpoints)
       for (const int64_t dense_bytes : {bend, bend + element_}) offer(bytes - dense_bytes);
     return best;
   }

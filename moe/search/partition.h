@@ -26,8 +26,8 @@ struct PartitionLayer {
   /// For partition_exact: the bends of `seconds` in each argument, for all values of the other: ascending bytes at
   /// which its slope changes. A jump counts as two bends, the last bytes before it and the first after it (0 and one
   /// element are implied). `seconds` is linear beyond the last bend.
-  std::vector<int64_t> moe_bends, dense_bends;
-  bool bends_known = false;  // false: all multiples of ExactPartition::grain_bytes are tried instead
+  std::vector<int64_t> moe_breakpoints, dense_breakpoints;
+  bool breakpoints_known = false;  // false: all multiples of ExactPartition::grain_bytes are tried instead
   /// Returns candidates for the bytes in the MoE part if both places have `bytes` in total: the best split is one of
   /// them, or has all bytes in one place. Empty function: the best split is at a bend.
   std::function<std::vector<int64_t>(int64_t bytes)> best_splits = {};

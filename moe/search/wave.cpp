@@ -65,7 +65,7 @@ bool is_weight_half(const Task& task) { return operation_of(task.kind) == TaskOp
 // Returns whether a task may add to gradients of weights. A norm is part of the task next to it; a norm after the MoE
 // part is part of i_order.
 bool adds_gradients(const Task& task, Norm norm) {
-  const bool moves_rows = task.kind == TaskKind::order || (task.kind == TaskKind::i_order && !is_post(norm));
+  const bool moves_rows = task.kind == TaskKind::order || (task.kind == TaskKind::i_order && !is_post_norm(norm));
   return task.phase == Phase::backward && task.group == GroupKind::none && !moves_rows &&
          task.kind != TaskKind::expert_dx && task.kind != TaskKind::optimizer;
 }
@@ -528,7 +528,7 @@ Order best_order(const Iteration& iteration, int draws) {
   const double longest_s = *std::ranges::max_element(tail_s);
   std::vector<std::vector<double>> urgencies{tail_s};
   if (iteration.base.shape.parallel.pp > 1) urgencies.push_back(place_urgencies(iteration, longest_s));
-  const uint64_t stream = stream_of("wave");
+  const uint64_t stream = random_stream_id("wave");
   Order best;
   for (int draw = 0; draw <= draws; ++draw) {
     const double most = draw == 0 ? 0 : 0.3 * (1 + draw % 3);
@@ -1277,7 +1277,7 @@ ModelShape cut_into(const ModelShape& model, int parts, bool of_samples) {
 }
 
 // Returns the model and its variants with cut micro-batches.
-std::vector<ModelShape> cuts_of(const ModelShape& model, const WaveChoice& choice) {
+std::vector<ModelShape> chunk_counts_of(const ModelShape& model, const WaveChoice& choice) {
   std::vector<ModelShape> all{model};
   const int most = kMaxCutMicroBatches / model.micro_batches;
   if (choice.cuts_batches)
@@ -1297,7 +1297,7 @@ ModelDecision wave_decision(const ModelShape& model, const WaveDegrees& degrees)
   const LayerCases cases(model.shape, model.dense, model.whole);
   const bool sums = model.shape.parallel.replicas() > 1;
   const StageSplit split = model.split();
-  for (int stage = 0; stage < (stages_apart(model) ? split.stages : 1); ++stage) {
+  for (int stage = 0; stage < (stages_decide_separately(model) ? split.stages : 1); ++stage) {
     int64_t waiting = sums && stage + 1 == split.stages ? model.head_gradient_bytes : 0;
     for (int n = 0; n < layers_in(split, stage); ++n) {
       const int layer = nth_backward(split, stage, n);
@@ -1329,7 +1329,7 @@ int raised_kept_layers(const ModelShape& model, int passes) {
                   std::min(layers * model.micro_batches, least + passes * split.parts * layers / split.virtual_stages));
 }
 
-int usual_kept_layers(const ModelShape& model, IterationOrder order) {
+int default_kept_layers(const ModelShape& model, IterationOrder order) {
   if (order != IterationOrder::any) return std::max(raised_kept_layers(model, 0), min_kept_layers(model, order));
   return raised_kept_layers(model, model.order == PipelineOrder::gpipe ? model.micro_batches : 1);
 }
@@ -1348,7 +1348,7 @@ Plan wave_plan(const LayerPricer& pricer, const ModelShape& model, int keep, con
 WaveResult search_wave(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice,
                        const WaveResult& known) {
   WaveResult best = known;
-  for (const ModelShape& cut : cuts_of(model, choice)) {
+  for (const ModelShape& cut : chunk_counts_of(model, choice)) {
     WaveChoice own = choice;
     own.keep *= cut.micro_batches / model.micro_batches;
     improve(LayerPricer(pricer.profile(), cut.shape, pricer.options()), cut, own, best);
@@ -1359,7 +1359,7 @@ WaveResult search_wave(const LayerPricer& pricer, const ModelShape& model, const
 
 double wave_bound(const LayerPricer& pricer, const ModelShape& model, const WaveChoice& choice) {
   double min_s = std::numeric_limits<double>::infinity();
-  for (const ModelShape& cut : cuts_of(model, choice)) {
+  for (const ModelShape& cut : chunk_counts_of(model, choice)) {
     const LayerPricer own(pricer.profile(), cut.shape, pricer.options());
     WaveChoice cut_choice = choice;
     cut_choice.keep *= cut.micro_batches / model.micro_batches;

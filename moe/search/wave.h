@@ -55,7 +55,7 @@ int min_kept_layers(const ModelShape& model, IterationOrder order);
 int raised_kept_layers(const ModelShape& model, int passes);
 /// Returns the number of layers whose activations a schedule keeps if memory allows: one micro-batch more than
 /// min_kept_layers(), under GPipe all; with turns, one layer more, or those in flight in a turn.
-int usual_kept_layers(const ModelShape& model, IterationOrder order);
+int default_kept_layers(const ModelShape& model, IterationOrder order);
 
 struct WaveSearch {
   int draws = 0;  // number of additional random orders; they are the same on every machine

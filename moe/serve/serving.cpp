@@ -47,9 +47,9 @@ class ServingBuilder {
     int known = gated;
     if (served.checks) {
       known = push(serve_check, {gated});
-      if (served.places_again) known = push(serve_schedule, {known}, kBehindGate, 2);
+      if (served.places_again) known = push(serve_schedule, {known}, kAfterGate, 2);
       known = push(serve_broadcast, {known});
-      if (served.places_again) copied_.push_back(push(serve_swap, {known}, kBehindGate, 2));
+      if (served.places_again) copied_.push_back(push(serve_swap, {known}, kAfterGate, 2));
     }
     const int estimated = served.estimates_next ? push(serve_estimate, {gated}, 0, 1, layer + 1) : -1;
     const int ordered = push(order, {known});
@@ -201,7 +201,7 @@ void Serving::count_swaps(PlacedLayer& placed, const ExpertPlacement* before_gat
     return experts;
   };
   if (before_gate != nullptr) placed.swapped[kBeforeGate] = swapped_to(*before_gate, nullptr);
-  placed.swapped[kBehindGate] = swapped_to(placed.placement, before_gate);
+  placed.swapped[kAfterGate] = swapped_to(placed.placement, before_gate);
 }
 
 PlacedLayer Serving::place(Batch& batch, int layer) const {
@@ -289,7 +289,7 @@ void Serving::add_memory(const std::vector<PlacedLayer>& layers, ServingResult& 
 
 void Serving::add_times(const PlannedBatch& batch, ServingResult& result) {
   RankTimes times;
-  const RankOutcome outcome = batch.replay->replay_each(batch.seconds, &times);
+  const RankOutcome outcome = batch.replay->replay_rank_seconds(batch.seconds, &times);
   const double batch_s = outcome.makespan_s.front();
   result.batch_s.push_back(batch_s);
   result.idle.push_back(outcome.mean_waiting_s() / batch_s);

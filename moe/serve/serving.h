@@ -44,7 +44,7 @@ struct ServedLayer {
 void check_served(const LayerCase& shape);
 
 /// The chunk numbers of serve_schedule and serve_swap tasks: decided before the gate, or after it.
-inline constexpr int kBeforeGate = 0, kBehindGate = 1;
+inline constexpr int kBeforeGate = 0, kAfterGate = 1;
 
 /// Returns the checked plan (check_plan) of a batch's forward. A layer has attention, gate, order, dispatch, expert,
 /// combine and i_order. Rank 0 places the experts: estimates for the next layer arrive with the dispatch, the placement

@@ -10,7 +10,7 @@
 namespace moe {
 namespace {
 
-void check_source(const RoutingSource& s) {
+void check_source(const SyntheticRouting& s) {
   require<BadInput>(s.layers >= 1, "layers: found {}, expected >= 1", s.layers);
   require<BadInput>(s.experts >= 1, "experts: found {}, expected >= 1", s.experts);
   require<BadInput>(s.skew >= 0 && s.skew <= 10, "skew: found {}, expected 0 to 10", s.skew);
@@ -24,7 +24,7 @@ void normalize(std::vector<double>& shares) {
 }
 
 // Returns each class's share of all tokens.
-std::vector<double> class_shares(const RoutingSource& s) {
+std::vector<double> class_shares(const SyntheticRouting& s) {
   std::vector<double> shares(s.experts);
   for (size_t c = 0; c < shares.size(); ++c) shares[c] = std::pow(static_cast<double>(c + 1), -s.skew);
   normalize(shares);
@@ -32,10 +32,10 @@ std::vector<double> class_shares(const RoutingSource& s) {
 }
 
 // Returns each class's expert in a layer.
-std::vector<int32_t> experts_of_classes(const RoutingSource& s, int layer) {
+std::vector<int32_t> experts_of_classes(const SyntheticRouting& s, int layer) {
   std::vector<int32_t> experts(s.experts);
   std::iota(experts.begin(), experts.end(), 0);
-  const uint64_t stream = stream_of("experts of classes", static_cast<uint64_t>(layer));
+  const uint64_t stream = random_stream_id("experts of classes", static_cast<uint64_t>(layer));
   std::ranges::sort(experts, {}, [&](int32_t e) { return random_bits(s.seed, stream, static_cast<uint64_t>(e)); });
   return experts;
 }
@@ -55,23 +55,25 @@ class ClassDraws {
   std::vector<double> below_;
 };
 
-ClassDraws classes_of_batch(const RoutingSource& s, std::vector<double> shares, int64_t batch) {
+ClassDraws classes_of_batch(const SyntheticRouting& s, std::vector<double> shares, int64_t batch) {
   for (size_t c = 0; c < shares.size(); ++c)
-    shares[c] *= std::exp(s.drift * random_normal(s.seed, stream_of("drift of classes", static_cast<uint64_t>(batch)),
-                                                  static_cast<uint64_t>(c)));
+    shares[c] *=
+        std::exp(s.drift * random_normal(s.seed, random_stream_id("drift of classes", static_cast<uint64_t>(batch)),
+                                         static_cast<uint64_t>(c)));
   normalize(shares);
   return ClassDraws(shares);
 }
 
 }  // namespace
 
-RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t batch_tokens, int64_t first_batch) {
+RoutingTrace generate_routing(const SyntheticRouting& source, int64_t batches, int64_t batch_tokens,
+                              int64_t first_batch) {
   check_source(source);
   RoutingTrace trace{source.layers, source.experts, batch_tokens, {}};
   trace.choices.resize(source.layers);
   for (auto& choices : trace.choices) choices.reserve(batches * batch_tokens);
   const std::vector<double> shares = class_shares(source);
-  const uint64_t class_stream = stream_of("class of a token");
+  const uint64_t class_stream = random_stream_id("class of a token");
   std::vector<size_t> of_token(batch_tokens);
   for (int64_t batch = first_batch; batch < first_batch + batches; ++batch) {
     const ClassDraws classes = classes_of_batch(source, shares, batch);
@@ -80,7 +82,7 @@ RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t 
       of_token[t] = classes.at(random_uniform(source.seed, class_stream, first_token + t));
     for (int layer = 0; layer < source.layers; ++layer) {
       const std::vector<int32_t> experts = experts_of_classes(source, layer);
-      const uint64_t stream = stream_of("class in a layer", static_cast<uint64_t>(layer));
+      const uint64_t stream = random_stream_id("class in a layer", static_cast<uint64_t>(layer));
       for (size_t t = 0; t < of_token.size(); ++t) {
         // One random number decides both whether the token keeps its class and, scaled back to [0, 1), its class
         // otherwise.
@@ -94,7 +96,7 @@ RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t 
   return trace;
 }
 
-double best_guess_accuracy(const RoutingSource& source, int layer, int path) {
+double best_guess_accuracy(const SyntheticRouting& source, int layer, int path) {
   check_source(source);
   const std::vector<double> shares = class_shares(source);
   const size_t n = shares.size();

@@ -11,7 +11,7 @@ namespace moe {
 /// The distribution of the traces. There are as many classes as experts, and their shares of the tokens follow a Zipf
 /// law. In each layer, a random permutation assigns experts to classes. A token goes to the expert of its class with
 /// probability `correlation`, else to that of another randomly drawn class.
-struct RoutingSource {
+struct SyntheticRouting {
   int layers = 12, experts = 16;
   double skew = 0.42;         // Zipf's exponent of the classes' shares; 0: equal shares
   double correlation = 0.62;  // 0: layers are independent; 1: the expert in one layer determines those in all others
@@ -22,10 +22,11 @@ struct RoutingSource {
 
 /// Returns `batches` batches of `batch_tokens` tokens, from batch number `first_batch` on. Throws BadInput naming a
 /// field: `layers`, `experts` below 1, `skew` or `drift` outside [0, 10], `correlation` outside [0, 1].
-RoutingTrace draw_routing(const RoutingSource& source, int64_t batches, int64_t batch_tokens, int64_t first_batch = 0);
+RoutingTrace generate_routing(const SyntheticRouting& source, int64_t batches, int64_t batch_tokens,
+                              int64_t first_batch = 0);
 
 /// Returns the probability that the best possible guess of a token's expert in `layer` is right, given the source and
 /// the token's experts in the `path` previous layers. `source` must have no drift. Takes experts^(path + 2) steps.
-double best_guess_accuracy(const RoutingSource& source, int layer, int path);
+double best_guess_accuracy(const SyntheticRouting& source, int layer, int path);
 
 }  // namespace moe

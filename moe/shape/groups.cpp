@@ -71,7 +71,7 @@ int fewest_on_node(const ParallelShape& p, const Stride& stride) {
 std::string_view name_of(GroupKind kind) { return kKindNames[kind]; }
 std::string_view name_of(Network network) { return kNetworkNames[network]; }
 
-int place_in(const ParallelShape& p, GroupKind kind, int rank) {
+int index_in_group(const ParallelShape& p, GroupKind kind, int rank) {
   const auto [size, step] = stride_of(p, kind);
   return rank / step % size;
 }
@@ -79,7 +79,7 @@ int place_in(const ParallelShape& p, GroupKind kind, int rank) {
 std::vector<int> members(const ParallelShape& p, GroupKind kind, int rank) {
   require<BadInput>(rank >= 0 && rank < p.ranks(), "rank: found {}, expected 0 to {}", rank, p.ranks() - 1);
   const auto [size, step] = stride_of(p, kind);
-  const int position = place_in(p, kind, rank);
+  const int position = index_in_group(p, kind, rank);
   std::vector<int> ranks(size);
   for (int i = 0; i < size; ++i) ranks[i] = rank + (i - position) * step;
   return ranks;

@@ -22,7 +22,7 @@ enum class Network { none, intra, inter };
 std::string_view name_of(Network network);
 
 /// Returns the position of `rank` in its group of that kind.
-int place_in(const ParallelShape& parallel, GroupKind kind, int rank);
+int index_in_group(const ParallelShape& parallel, GroupKind kind, int rank);
 /// Returns the ranks of `rank`'s group of that kind in ascending order.
 std::vector<int> members(const ParallelShape& parallel, GroupKind kind, int rank);
 

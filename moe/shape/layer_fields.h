@@ -244,7 +244,7 @@ inline constexpr auto kLayerKeys =
     std::apply([](const auto&... fields) { return std::array{fields.key...}; }, kLayerFields);
 
 /// The fields of a layer that flags set, with their values; all other fields are absent.
-class SomeLayerFields {
+class PartialLayerFields {
  public:
   template <class Value>
   void set(Value LayerShape::*member, std::type_identity_t<Value> value) {
@@ -263,13 +263,13 @@ class SomeLayerFields {
     });
   }
   /// Sets the fields that `others` has. A field that is set here already changes only if `over_given`.
-  void take(const SomeLayerFields& others, bool over_given) {
+  void take(const PartialLayerFields& others, bool over_given) {
     for_each_layer_field([&](const auto& field) {
       const auto value = others.get(field.member);
       if (value && (over_given || !get(field.member))) set(field.member, *value);
     });
   }
-  bool operator==(const SomeLayerFields&) const = default;
+  bool operator==(const PartialLayerFields&) const = default;
 
  private:
   template <class Value>

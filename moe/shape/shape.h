@@ -31,7 +31,7 @@ void require_blocks(Ffn ffn, int64_t width, int shards, std::string_view name, s
 /// The norms of a layer. by_ffn: rmsnorm for Mixtral's feed-forward, else layernorm. Each has a gain of M. Norms
 /// precede attention and the gate, except that post_layernorm (BERT's) follows each of the two residual sums.
 enum class Norm { by_ffn, none, layernorm, rmsnorm, post_layernorm };
-constexpr bool is_post(Norm norm) { return norm == Norm::post_layernorm; }
+constexpr bool is_post_norm(Norm norm) { return norm == Norm::post_layernorm; }
 std::string_view name_of(Norm norm);
 Norm norm_from(std::string_view name, std::string_view where);
 
@@ -103,7 +103,7 @@ constexpr int64_t head_width(const LayerShape& l) {
 constexpr int64_t value_width(const LayerShape& l) { return is_latent(l) ? l.v_head_dim : head_width(l); }
 /// Width of all heads together: columns of W_q, rows of W_o.
 constexpr int64_t attention_width(const LayerShape& l) { return l.heads * head_width(l); }
-constexpr int64_t mixed_width(const LayerShape& l) { return l.heads * value_width(l); }
+constexpr int64_t attention_output_width(const LayerShape& l) { return l.heads * value_width(l); }
 
 /// The parts of the forward that the backward recomputes (MoNTA, Table 4). none: nothing; selective: attention scores;
 /// full: everything, from the layer's input. Attention keeps its scores only with `none`.

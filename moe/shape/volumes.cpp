@@ -301,7 +301,7 @@ double step_flops(const LayerCase& shape, const ModelDepth& depth) {
       static_cast<double>(whole * l.seq + (depth.layers - whole) * std::min(l.window, l.seq)) / depth.layers;
   const auto weights = weights_of(l, {l.heads, l.kv_heads}, [](const Projection&) { return true; });
   const double attention =
-      static_cast<double>(weights) + seen * static_cast<double>(attention_width(l) + mixed_width(l));
+      static_cast<double>(weights) + seen * static_cast<double>(attention_width(l) + attention_output_width(l));
   const double gate = width * static_cast<double>(l.experts);
   const double experts = gemms_of(l.ffn) * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   const int dense = depth.dense.count(0, depth.layers);

@@ -99,7 +99,7 @@ LayerBuffers::LayerBuffers(const RankShape& s, const LayerMemory& pass, MemorySp
   for (const Phase phase : {Phase::forward, Phase::backward})
     Maker(*this, s, phase, before ? &before->phase_buffers(phase) : nullptr, last).make();
   const bool norms = s.shape.layer.norm != Norm::none;
-  const bool post = is_post(s.shape.layer.norm);
+  const bool post = is_post_norm(s.shape.layer.norm);
   const auto kept = [&](std::string_view name, int64_t rows) {
     return make(Lifetime::kept, name, {rows, s.model_dim()});
   };

@@ -54,7 +54,7 @@ struct Stations {
     for (int phase = 0; phase < (phases ? ep : 1); ++phase)
       for (int group = 0; group < mp; ++group)
         for (int peer = 0; peer < ep; ++peer) {
-          const int at = place_in(rank.shape.parallel, GroupKind::ep, peers[group]);
+          const int at = index_in_group(rank.shape.parallel, GroupKind::ep, peers[group]);
           if (!phases || phase_of_peer(rank.shape.parallel, at, peer) == phase)
             add(group, peer * local, phase * mp + group);
         }
@@ -72,7 +72,7 @@ Origin origin_of(const RankShape& rank, int source) {
   const auto own_group = [&](int member) {
     if (rank.traits().gates == Tokens::own) return 0;
     const int first = rank.rank - member_of(p, rank.ep, rank.esp);
-    return place_in(p, GroupKind::mp, first + member);
+    return index_in_group(p, GroupKind::mp, first + member);
   };
   if (rank.traits().sends_all_groups()) {
     const int group = source % rank.groups();
@@ -99,9 +99,9 @@ int cut_of(const Plan& plan, Phase phase, std::initializer_list<TaskKind> kinds)
 
 }  // namespace
 
-Cuts cuts_of(const Plan& plan, Phase phase) {
+ChunkCounts chunk_counts_of(const Plan& plan, Phase phase) {
   using enum TaskKind;
-  Cuts cuts;
+  ChunkCounts cuts;
   cuts.expert = cut_of(plan, phase, {expert, expert_dx, expert_dw});
   cuts.out = cut_of(plan, phase, {dispatch, allgather, copy});
   if (cuts.out == 0) cuts.out = cuts.expert;
@@ -127,7 +127,7 @@ Cuts cuts_of(const Plan& plan, Phase phase) {
   return cuts;
 }
 
-PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
+PhaseLayouts::PhaseLayouts(const RankShape& rank, const ChunkCounts& cuts) {
   const auto stations = [&] { return Stations{rank}; };
   home = stations().home(cuts.out);
   home_back = stations().home(cuts.back);
@@ -139,14 +139,15 @@ PhaseLayouts::PhaseLayouts(const RankShape& rank, const Cuts& cuts) {
     wide = stations().wide(cuts.back, cuts.phases);
     if (cuts.lays_out) laid_out = stations().wide(1, false);
   }
-  of_sources_.resize(gathered.streams() * gathered.experts());
-  of_peers_.resize(peer.streams() * peer.experts());
+  source_counts_.resize(gathered.streams() * gathered.experts());
+  peer_counts_.resize(peer.streams() * peer.experts());
 }
 
-void PhaseLayouts::put_on(MemorySpace& memory, int64_t most) {
+void PhaseLayouts::place_tables_on(MemorySpace& memory, int64_t most) {
   for (RowLayout* layout : looked_up()) {
     const bool of_experts = layout == &gathered || layout == &gathered_back;
-    if (layout->streams() > 0) layout->put_on(memory, of_experts ? RowReader::experts : RowReader::order, most);
+    if (layout->streams() > 0)
+      layout->place_tables_on(memory, of_experts ? RowReader::experts : RowReader::order, most);
   }
 }
 
@@ -156,15 +157,16 @@ void PhaseLayouts::set_counts(const RankShape& rank, const RowCounts& counts) {
   for (int source = 0; source < gathered.streams(); ++source) {
     const Origin origin = origin_of(rank, source);
     const auto from = counts.members.begin() + (origin.member * held + origin.group) * all + rank.experts.first;
-    std::copy_n(from, local, of_sources_.begin() + source * local);
+    std::copy_n(from, local, source_counts_.begin() + source * local);
   }
   for (RowLayout* layout : {&home, &home_back, &wide, &laid_out})
     if (layout->streams() > 0) layout->set_counts(counts.gated);
-  for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(of_sources_);
+  for (RowLayout* layout : {&gathered, &gathered_back}) layout->set_counts(source_counts_);
   if (!rank.traits().through_peer()) return;
   // The rows in `peer` are those that this ESP rank gathers from its own EP peers.
-  std::copy_n(of_sources_.begin() + rank.esp * rank.shape.parallel.ep * local, of_peers_.size(), of_peers_.begin());
-  for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(of_peers_);
+  std::copy_n(source_counts_.begin() + rank.esp * rank.shape.parallel.ep * local, peer_counts_.size(),
+              peer_counts_.begin());
+  for (RowLayout* layout : {&peer, &peer_back}) layout->set_counts(peer_counts_);
 }
 
 }  // namespace moe

@@ -18,16 +18,16 @@
 namespace moe {
 
 /// Numbers of chunks into which a phase's collectives and expert tasks are cut.
-struct Cuts {
+struct ChunkCounts {
   int out = 1, back = 1;       // chunks of the rows to the experts; chunks of the rows that come back
   int expert = 1, reduce = 1;  // number of expert tasks; number of ReduceScatters
   bool phases = false;         // whether the rows that come back are cut by EP peer (SAA)
   bool lays_out = false;       // whether rows that were gathered at home in chunks are reordered
-  bool operator==(const Cuts&) const = default;
+  bool operator==(const ChunkCounts&) const = default;
 };
 /// Returns the cuts of a plan's phase. Throws Unsupported naming the task if the layer can't run a phase that is cut in
 /// this way.
-Cuts cuts_of(const Plan& plan, Phase phase);
+ChunkCounts chunk_counts_of(const Plan& plan, Phase phase);
 
 /// The number of rows that each group of tokens has for each expert, once for the groups that the ranks of the EP x ESP
 /// group hold, and once for the groups that this rank gates.
@@ -37,11 +37,11 @@ struct RowCounts {
 };
 
 struct PhaseLayouts {
-  PhaseLayouts(const RankShape& rank, const Cuts& cuts);
+  PhaseLayouts(const RankShape& rank, const ChunkCounts& cuts);
   /// Returns whether the rows of all groups that this rank gates are gathered over MP.
   bool gathers_home() const { return wide.streams() > 1; }
-  /// Puts the tables in which a device's kernels look up rows on the device (RowLayout::put_on).
-  void put_on(MemorySpace& memory, int64_t most);
+  /// Puts the tables in which a device's kernels look up rows on the device (RowLayout::place_tables_on).
+  void place_tables_on(MemorySpace& memory, int64_t most);
   /// Returns the layouts in which a device's kernels look up rows.
   std::array<RowLayout*, 6> looked_up() { return {&home, &home_back, &wide, &laid_out, &gathered, &gathered_back}; }
   /// Sets the layouts' run-time sizes; allocates nothing.
@@ -50,8 +50,8 @@ struct PhaseLayouts {
   RowLayout home, home_back, peer, peer_back, gathered, gathered_back, wide, laid_out;  // laid_out: if there is a copy
 
  private:
-  std::vector<int64_t> of_sources_;  // [source][local expert]
-  std::vector<int64_t> of_peers_;
+  std::vector<int64_t> source_counts_;  // [source][local expert]
+  std::vector<int64_t> peer_counts_;
 };
 
 /// Returns the phase of SAA's exchanges in which the rank at EP position `ep` gets its rows back from peer `peer`. A

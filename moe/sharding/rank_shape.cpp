@@ -46,11 +46,11 @@ RankShape rank_shape(const LayerCase& c, int rank, Flow flow) {
   s.shape = c;
   s.flow = flow;
   s.rank = rank;
-  s.dp = place_in(p, GroupKind::dp, rank);
-  s.mp = place_in(p, GroupKind::mp, rank);
-  s.edp = place_in(p, GroupKind::edp, rank);
-  s.ep = place_in(p, GroupKind::ep, rank);
-  s.esp = place_in(p, GroupKind::esp, rank);
+  s.dp = index_in_group(p, GroupKind::dp, rank);
+  s.mp = index_in_group(p, GroupKind::mp, rank);
+  s.edp = index_in_group(p, GroupKind::edp, rank);
+  s.ep = index_in_group(p, GroupKind::ep, rank);
+  s.esp = index_in_group(p, GroupKind::esp, rank);
   s.rows = padded_rows(c);
   s.head_dim = head_width(c.layer);
   s.tokens = share_of(s.mp_tokens() * p.replicas(), p.ranks(), rank);

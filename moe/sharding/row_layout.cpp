@@ -81,7 +81,7 @@ void RowLayout::place_piece(int chunk, int piece) {
   piece_size_[index(chunk, piece)] = elements_ - begin;
 }
 
-void RowLayout::put_on(MemorySpace& memory, RowReader reader, int64_t most) {
+void RowLayout::place_tables_on(MemorySpace& memory, RowReader reader, int64_t most) {
   if (memory.kind() == DeviceKind::cpu) return;
   places_ = std::make_shared<RowPlaces>(*this, memory, reader, most);
 }

@@ -111,9 +111,9 @@ class RowLayout {
 
   /// Keeps the place of every row in a device's memory, for this reader; does nothing for the host's memory. Copies of
   /// the layout share these places. No cell may ever have more than `most` rows.
-  void put_on(MemorySpace& memory, RowReader reader, int64_t most);
-  /// Returns the places, for the counts at the time of put_on(); null before put_on(). After set_counts() they are out
-  /// of date until LayerDevice::place() is called.
+  void place_tables_on(MemorySpace& memory, RowReader reader, int64_t most);
+  /// Returns the places, for the counts at the time of place_tables_on(); null before place_tables_on(). After
+  /// set_counts() they are out of date until LayerDevice::place() is called.
   const std::shared_ptr<RowPlaces>& on_device() const { return places_; }
   const int32_t* places() const { return places_ ? places_->places.data() : nullptr; }
 

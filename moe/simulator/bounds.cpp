@@ -60,7 +60,7 @@ void add_whole_tasks(const Structure& one, const Schedule& schedule, BoundShape&
   std::map<int, size_t> in_ring;  // for each task, its index in the ring
   for (const Task& task : one.tasks) {
     std::vector<BoundShape::Link>& whole = behind ? shape.behind : shape.before;
-    if (is_of_ring(task.kind)) {
+    if (is_ring_attention_task(task.kind)) {
       if (in_ring.empty()) whole.push_back({TaskKind::heads, kComputeLane, false, 1});
       BoundShape::RingTask& own = shape.ring.emplace_back(BoundShape::RingTask{task.kind, task.lane, {}});
       for (const int id : task.after)
@@ -109,7 +109,7 @@ PassTasks::PassTasks(std::shared_ptr<const Structure> of) : structure_(std::move
   for (const Task& task : structure.tasks) {
     rows_.push_back(
         {static_cast<uint32_t>(task.lane), static_cast<uint32_t>(dependencies_.size()), task.after.empty()});
-    for (const int id : awaited(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
+    for (const int id : cross_lane_dependencies(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
     if (task.kind != TaskKind::attention_dw) chain_end_ = rows_.size() - 1;
   }
   rows_.push_back({0, static_cast<uint32_t>(dependencies_.size()), false});

@@ -43,7 +43,7 @@ void FluidReplay::add_lane(const Structure& structure, size_t lane, const GroupN
     const Task& task = structure.tasks[id];
     rows_.push_back({static_cast<uint32_t>(id), static_cast<uint32_t>(dependencies_.size()),
                      resource_of(task, structure.lanes[lane], networks)});
-    for (const int other : awaited(structure, task))
+    for (const int other : cross_lane_dependencies(structure, task))
       dependencies_.push_back({static_cast<uint32_t>(structure.tasks[other].lane), place_[other] + 1});
   }
   lanes_[lane].end = static_cast<uint32_t>(rows_.size());
@@ -232,7 +232,7 @@ double FluidReplay::makespan(std::span<const double> seconds, std::vector<double
   return Run(*this, clock).run();
 }
 
-LineSpan FluidReplay::replay_along(std::span<const double> seconds, std::span<const double> slopes) const {
+LinearSegment FluidReplay::replay_along(std::span<const double> seconds, std::span<const double> slopes) const {
   double steepest = 0;
   for (const double slope : slopes) steepest = std::max(steepest, std::abs(slope));
   LineClock clock{seconds.data(), slopes.data(), steepest};

@@ -14,7 +14,7 @@ namespace moe {
 
 /// The makespan as a function of a step along which every task's seconds change linearly: its value at step 0, its
 /// slope there, and the step up to which the slope is constant, because no two ends change their order before it.
-struct LineSpan {
+struct LinearSegment {
   double seconds = 0, slope = 0, reach = 0;
 };
 
@@ -31,7 +31,7 @@ class FluidReplay {
   double makespan(std::span<const double> seconds, std::vector<double>& ends) const;
   /// Returns the makespan if the seconds of task t are seconds[t] + step slopes[t]. It is exact: between two events all
   /// rates are constant, so ends are linear in the step as long as their order does not change.
-  LineSpan replay_along(std::span<const double> seconds, std::span<const double> slopes) const;
+  LinearSegment replay_along(std::span<const double> seconds, std::span<const double> slopes) const;
   /// Returns the times of all tasks and lanes; a lane's busy time includes slowdowns.
   Timeline timeline(std::span<const double> seconds) const;
 

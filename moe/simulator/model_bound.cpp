@@ -232,7 +232,7 @@ class ModelBound {
 
   // Returns a lower bound on the seconds of the step after a stage's passes and gradients.
   double step_s(int stage) const {
-    if (model_.step.planned) return step_least_seconds(schedule_, pricer_, model_, stage);
+    if (model_.step.planned) return min_step_seconds(schedule_, pricer_, model_, stage);
     const StageGathers gathers(pricer_, dense_, model_, stage);
     return pricer_.dense_seconds(TaskKind::optimizer, Phase::backward) + std::max(gathers.dp_s, gathers.edp_s);
   }
@@ -460,7 +460,7 @@ struct OwnedBounds {
 
 }  // namespace
 
-double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage) {
+double min_step_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage) {
   const LayerCase& c = model.shape;
   const int moe = model.moe_in(stage), dense_layers = model.dense_in(stage);
   const auto sum = [&](GroupKind kind, TaskKind of, double bytes) {

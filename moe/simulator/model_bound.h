@@ -11,7 +11,7 @@ namespace moe {
 /// Returns a lower bound on the seconds that a planned step adds after a stage's passes, without contention: its sums
 /// share the gradients' network, an optimizer task waits for the last of them, and ZeRO 1's gathers follow both. The
 /// first sum may overlap with the collective that ends a backward.
-double step_least_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage = 0);
+double min_step_seconds(const Schedule& schedule, const LayerPricer& pricer, const ModelShape& model, int stage = 0);
 
 /// Returns a lower bound on the seconds of an iteration at these degrees of both phases (by default all degrees), for
 /// all placements of gradients. `pricer` prices one layer of the model. Micro-batches may overlap: a pass waits only

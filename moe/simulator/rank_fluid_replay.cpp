@@ -42,7 +42,7 @@ void RankFluidReplay::add_row(const Task& task, const ParallelShape& parallel) {
   Row& row = rows_.emplace_back();
   row.layer = task.layer;
   row.kind = task.kind;
-  const auto [size, step] = rank_loops::spacing_of(task, parallel);
+  const auto [size, step] = rank_loops::group_stride_of(task, parallel);
   row.group_size = static_cast<uint32_t>(size);
   row.group_step = static_cast<uint32_t>(step);
   row.first_run = runs_;
@@ -257,7 +257,7 @@ class RankFluidReplay::Run {
   std::span<const double> seconds_;
   bool jitter_;
   JitterDraws draws_;
-  rank_loops::RankStretch stretch_;
+  rank_loops::RankSlowdowns stretch_;
   uint32_t places_;
   int sample_ = 0;
   std::vector<double> own_;      // seconds by task and place

@@ -125,7 +125,7 @@ void JitterDraws::quantiles(std::span<const uint32_t> bits, double* factors) con
 // Each 64-bit number gives the bits of two neighbouring ranks.
 void JitterDraws::draw(int task, int sample, int first_rank, std::span<uint32_t> bits) const {
   const uint64_t start =
-      random_bits(seed_, stream_of("jitter", static_cast<uint64_t>(task)), static_cast<uint64_t>(sample));
+      random_bits(seed_, random_stream_id("jitter", static_cast<uint64_t>(task)), static_cast<uint64_t>(sample));
   auto rank = static_cast<uint64_t>(first_rank);
   size_t i = 0;
   if (rank % 2 == 1 && !bits.empty()) bits[i++] = static_cast<uint32_t>(mixed(start, rank++ / 2) >> 32);

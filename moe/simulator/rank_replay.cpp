@@ -23,8 +23,8 @@ namespace moe {
 using rank_loops::add;
 using rank_loops::add_to;
 using rank_loops::group_max;
-using rank_loops::RankStretch;
-using rank_loops::Spacing;
+using rank_loops::GroupStride;
+using rank_loops::RankSlowdowns;
 using rank_loops::spread;
 
 int rank_loops::stages_of(const Structure& structure, const ParallelShape& parallel) {
@@ -41,7 +41,7 @@ int rank_loops::layers_of(const Structure& structure) {
   return layers;
 }
 
-Spacing rank_loops::spacing_of(const Task& task, const ParallelShape& parallel) {
+GroupStride rank_loops::group_stride_of(const Task& task, const ParallelShape& parallel) {
   if (task.group == GroupKind::none || task.group == GroupKind::pp) return {};
   // The norm has one task per stage, and all of them wait for the same tasks, so each has only the stage's ranks here.
   const GroupKind kind = task.group == GroupKind::world ? GroupKind::stage : task.group;
@@ -71,7 +71,7 @@ void RankReplay::add_rows(const Structure& structure, const ParallelShape& paral
     row.stage = structure.lanes[task.lane].stage;
     row.layer = task.layer;
     row.kind = task.kind;
-    const Spacing group = rank_loops::spacing_of(task, parallel);
+    const GroupStride group = rank_loops::group_stride_of(task, parallel);
     row.group_size = static_cast<uint32_t>(group.size);
     row.group_step = static_cast<uint32_t>(group.step);
   }
@@ -81,7 +81,7 @@ std::vector<std::vector<int>> sources_of(const Structure& structure) {
   std::vector<std::vector<int>> sources;
   std::vector<int> on_lane(structure.lanes.size(), -1);
   for (const Task& task : structure.tasks) {
-    std::vector<int>& own = sources.emplace_back(awaited(structure, task));
+    std::vector<int>& own = sources.emplace_back(cross_lane_dependencies(structure, task));
     const int before = std::exchange(on_lane[task.lane], task.id);
     if (before >= 0) own.push_back(before);
   }
@@ -195,7 +195,7 @@ class RankReplay::Run {
       keep_times(row, begin, count, ends);
       return;
     }
-    const Spacing group{row.group_size, row.group_step};
+    const GroupStride group{row.group_size, row.group_step};
     const size_t groups = count / group.size;
     group_seconds(row, begin, count);
     spread(group_own_.data(), count, group, own_.data());
@@ -264,7 +264,7 @@ class RankReplay::Run {
   // Writes the seconds of each group's slowest rank into group_own_. If ranks differ only by jitter, the slowest rank
   // is the one with the largest bits.
   void group_seconds(const Row& row, size_t begin, size_t count) {
-    const Spacing group{row.group_size, row.group_step};
+    const GroupStride group{row.group_size, row.group_step};
     const size_t groups = count / group.size;
     if (differ_) {
       own_seconds(row, begin, count);
@@ -291,7 +291,7 @@ class RankReplay::Run {
   RankTimes* times_;
   bool jitter_;
   JitterDraws draws_;
-  RankStretch stretch_;
+  RankSlowdowns stretch_;
   size_t stage_ranks_;
   int sample_ = 0;
   std::vector<double> ends_, alone_ends_;                              // by buffer and rank of the stage
@@ -305,7 +305,7 @@ RankOutcome RankReplay::replay(std::span<const double> seconds, const RankNoise&
   return rank_loops::outcome_of(Run(*this, seconds, noise), ranks(), samples);
 }
 
-RankOutcome RankReplay::replay_each(std::span<const double> seconds, RankTimes* times) const {
+RankOutcome RankReplay::replay_rank_seconds(std::span<const double> seconds, RankTimes* times) const {
   require_equal(seconds.size(), rows_.size() * static_cast<size_t>(ranks()), "rank replay: seconds by task and rank");
   if (times != nullptr) {
     times->ranks = ranks();

@@ -50,7 +50,7 @@ class RankReplay {
   RankOutcome replay(std::span<const double> seconds, const RankNoise& noise, int samples = 1) const;
   /// Replays the structure once. `seconds`: of each task on each rank, at index task * ranks + rank. Fills `times`
   /// unless it is null.
-  RankOutcome replay_each(std::span<const double> seconds, RankTimes* times = nullptr) const;
+  RankOutcome replay_rank_seconds(std::span<const double> seconds, RankTimes* times = nullptr) const;
 
   int ranks() const { return stages_ * stage_ranks_; }
   size_t tasks() const { return rows_.size(); }
@@ -84,8 +84,8 @@ class RankReplay {
   size_t buffers_ = 0;
 };
 
-/// Returns, for each task, the tasks that it waits for: those of other lanes (awaited()) and the one before it on its
-/// own.
+/// Returns, for each task, the tasks that it waits for: those of other lanes (cross_lane_dependencies()) and the one
+/// before it on its own.
 std::vector<std::vector<int>> sources_of(const Structure& structure);
 
 }  // namespace moe

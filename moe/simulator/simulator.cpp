@@ -30,7 +30,7 @@ Replay::Replay(const Structure& structure) : lanes_(checked(structure).lanes.siz
   rows_.reserve(structure.tasks.size() + 1);
   for (const Task& task : structure.tasks) {
     rows_.push_back({static_cast<uint32_t>(dependencies_.size()), static_cast<uint32_t>(task.lane)});
-    for (const int id : awaited(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
+    for (const int id : cross_lane_dependencies(structure, task)) dependencies_.push_back(static_cast<uint32_t>(id));
   }
   rows_.push_back({static_cast<uint32_t>(dependencies_.size()), 0});
 }

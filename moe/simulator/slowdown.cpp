@@ -54,43 +54,45 @@ Slowdown::Slowdown(const Contention& contention) : stall_s_(contention.stall_s) 
 
 double Slowdown::stall_s(int resource, int by) const {
   const auto slowed = static_cast<size_t>(resource), other = static_cast<size_t>(by);
-  return slowed < kSlowed && other < kSlowed ? stall_s_[slowed][other] : 0;
+  return slowed < kContendedResources && other < kContendedResources ? stall_s_[slowed][other] : 0;
 }
 
 double Slowdown::operator()(std::span<const int> running, int resource) const {
   const auto slowed = static_cast<size_t>(resource);
-  if (slowed >= kSlowed) return 1;
+  if (slowed >= kContendedResources) return 1;
   const auto used = static_cast<Resource>(resource);
   const bool shared = used == Resource::inter || used == Resource::intra;
   double slowdown = shared ? std::max(1.0, static_cast<double>(running[slowed])) : 1.0;
-  for (size_t by = 0; by < kSlowed; ++by)
+  for (size_t by = 0; by < kContendedResources; ++by)
     if (by != slowed) slowdown *= std::pow(factors_[slowed][by], static_cast<double>(running[by]));
   return slowdown;
 }
 
-EnumArray<Resource, uint32_t, kSlowed> max_at_once(const Structure& structure, const GroupNetworks& networks) {
+EnumArray<Resource, uint32_t, kContendedResources> max_at_once(const Structure& structure,
+                                                               const GroupNetworks& networks) {
   std::map<int, EnumArray<Resource, uint32_t, kResources>> users;  // for each stage
-  EnumArray<Resource, uint32_t, kSlowed> most{};
+  EnumArray<Resource, uint32_t, kContendedResources> most{};
   for (const Lane& lane : structure.lanes) {
     EnumArray<Resource, bool, kResources> used{};
     for (const int id : lane.queue) used[resource_of(structure.tasks[id], lane, networks)] = true;
     auto& of_stage = users[lane.stage];
-    for (size_t r = 0; r < kSlowed; ++r) most[r] = std::max(most[r], of_stage[r] += used[r]);
+    for (size_t r = 0; r < kContendedResources; ++r) most[r] = std::max(most[r], of_stage[r] += used[r]);
   }
   return most;
 }
 
-SlowdownTable::SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most)
+SlowdownTable::SlowdownTable(const Contention& contention,
+                             const EnumArray<Resource, uint32_t, kContendedResources>& most)
     : slowdown_(contention) {
   uint32_t states = 1;
-  for (size_t r = 0; r < kSlowed; ++r) {
+  for (size_t r = 0; r < kContendedResources; ++r) {
     step_[r] = states;
     states *= most[r] + 1;
   }
   rows_.resize(states);
   for (uint32_t state = 0; state < states; ++state) {
-    std::array<int, kSlowed> running{};
-    for (size_t r = 0; r < kSlowed; ++r) running[r] = static_cast<int>(state / step_[r] % (most[r] + 1));
+    std::array<int, kContendedResources> running{};
+    for (size_t r = 0; r < kContendedResources; ++r) running[r] = static_cast<int>(state / step_[r] % (most[r] + 1));
     for (int slowed = 0; slowed < kResources; ++slowed) rows_[state][slowed] = slowdown_(running, slowed);
   }
 }

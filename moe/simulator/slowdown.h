@@ -43,18 +43,20 @@ class Slowdown {
   bool stalls() const { return stalls_; }
 
  private:
-  EnumArray<Resource, EnumArray<Resource, double, kSlowed>, kSlowed> factors_{}, stall_s_{};  // [slowed][by]
+  EnumArray<Resource, EnumArray<Resource, double, kContendedResources>, kContendedResources> factors_{},
+      stall_s_{};  // [slowed][by]
   bool stalls_ = false;
 };
 
 /// Returns, for each resource, the largest number of a stage's tasks that can use it at the same time: the number of
 /// lanes with tasks on it.
-EnumArray<Resource, uint32_t, kSlowed> max_at_once(const Structure& structure, const GroupNetworks& networks);
+EnumArray<Resource, uint32_t, kContendedResources> max_at_once(const Structure& structure,
+                                                               const GroupNetworks& networks);
 
 /// A Slowdown as a table, with a row for every combination of numbers of running tasks per resource, up to `most`.
 class SlowdownTable {
  public:
-  SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kSlowed>& most);
+  SlowdownTable(const Contention& contention, const EnumArray<Resource, uint32_t, kContendedResources>& most);
   /// Returns the amount by which a running task of that resource increases the row index `running`.
   uint32_t step(Resource resource) const { return step_[resource]; }
   double operator()(uint32_t running, Resource resource) const { return rows_[running][resource]; }

@@ -48,7 +48,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
                        LayerDevice& device)
     : shape_(shape),
       cases_(stage_case(shape.shape), shape.dense, shape.whole),
-      stage_(place_in(shape.shape.parallel, GroupKind::pp, rank)),
+      stage_(index_in_group(shape.shape.parallel, GroupKind::pp, rank)),
       layers_(layers_of_stage(shape.split(), stage_)),
       links_(world, shape.split()),
       comms_(comms_of_stage(world, stage_case(shape.shape))) {
@@ -65,7 +65,7 @@ LayerStack::LayerStack(const StackShape& shape, int rank, const LayerSeed& seed,
   for (const int layer : layers_)
     for (Parameter& p : weights(layer, SummedOver::stage)) replicated_.push_back(std::move(p));
   if (own.parallel.ranks() > 1 && !replicated_.empty())
-    replicated_sums_ = Tensor({elements_of(replicated_)}, sums_type(own.layer.dtype), memory);
+    replicated_sums_ = Tensor({elements_of(replicated_)}, accumulation_type(own.layer.dtype), memory);
   if (own.parallel.zero == 0) return;
   if (comms_.communicator(GroupKind::dp).size() > 1)
     dense_gathered_ = Tensor({max_weights(SummedOver::dp)}, own.layer.dtype, memory);

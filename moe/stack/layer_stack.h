@@ -130,7 +130,7 @@ class LayerStack {
 
   /// Makes offloaded experts read their weights from host memory (true) or from the expert window (false) in later
   /// passes. A forward without a backward needs host memory, because the plan's fetches assume that its backwards run.
-  void read_host(bool reads) { reads_host_ = reads; }
+  void set_reads_host(bool reads) { reads_host_ = reads; }
   bool reads_host() const { return reads_host_; }
 
   /// Enqueues one AllReduce over the stage of the gradients of all its layers' gates and norms.

@@ -13,16 +13,16 @@ bool belongs_to_pass(const Task& task) { return is_of_layer(task.kind); }
 
 }  // namespace
 
-CellPlans::CellPlans(const Plan& whole) : own_id(whole.tasks().size(), -1) {
+CellPlans::CellPlans(const Plan& whole) : cell_task_id(whole.tasks().size(), -1) {
   const auto layers = static_cast<size_t>(whole.layers), micro_batches = static_cast<size_t>(whole.micro_batches);
   std::vector<Structure> structures(layers * micro_batches);
   const LayerCases cases(stage_case(whole.shape), whole.dense, whole.whole);
   for (const Task& task : whole.tasks()) {
     if (!belongs_to_pass(task)) continue;
     std::vector<Task>& tasks = structures[task.layer * micro_batches + task.micro_batch].tasks;
-    own_id[task.id] = static_cast<int>(tasks.size());
+    cell_task_id[task.id] = static_cast<int>(tasks.size());
     tasks.push_back(task);
-    tasks.back().id = own_id[task.id];
+    tasks.back().id = cell_task_id[task.id];
     tasks.back().after.clear();
   }
   for (size_t cell = 0; cell < structures.size(); ++cell) {
@@ -48,7 +48,7 @@ void require_stack_runs(const Plan& plan) {
   for (const auto& layer : CellPlans(plan).plans)
     for (const Plan& cell : layer)
       for (const Phase phase : {Phase::forward, Phase::backward})
-        if (!is_dense(cell.shape)) cuts_of(cell, phase);
+        if (!is_dense(cell.shape)) chunk_counts_of(cell, phase);
 }
 
 StackBinding::StackBinding(LayerStack& stack, const Plan& plan, Device& device, ModelTasks* model)
@@ -118,7 +118,7 @@ void StackBinding::add_place(const Task& task, Device& device) {
   if (belongs_to_pass(task)) {
     place.cell = cells_[stack_.place_of(task.layer)][task.micro_batch].get();
     const Plan& own = cell_plans_.at(task.layer, task.micro_batch);
-    place.task = &own.tasks()[cell_plans_.own_id[task.id]];
+    place.task = &own.tasks()[cell_plans_.cell_task_id[task.id]];
     if (offloads()) add_window(task, place);
     return;
   }
@@ -182,7 +182,7 @@ void StackBinding::issue(const Task& task, Stream& stream, Pace pace) {
   if (place.window.data() != nullptr && task.kind != TaskKind::fetch) {
     Expert* expert = stack_.cell(task.layer, task.micro_batch).state().parts.expert.get();
     const TensorView weights = stack_.reads_host() ? expert->weights() : place.window;
-    stream.launch([=](void*) { expert->read_from(weights); });
+    stream.launch([=](void*) { expert->read_weights_from(weights); });
   }
   if (place.cell != nullptr) return place.cell->issue(*place.task, stream, pace);
   const TensorView& data = place.data;

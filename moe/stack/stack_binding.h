@@ -22,11 +22,11 @@ struct CellPlans {
   const Plan& at(int layer, int micro_batch) const { return plans[layer][micro_batch]; }
 
   std::vector<std::vector<Plan>> plans;  // [layer][micro-batch]
-  std::vector<int> own_id;               // by task id: the task's id in its layer's plan; -1: in no layer's plan
+  std::vector<int> cell_task_id;         // by task id: the task's id in its layer's plan; -1: in no layer's plan
 };
 
 /// Throws Unsupported naming a feature of the plan that a stack can't run: gradients of a model's ends, chunks that mix
-/// (cuts_of).
+/// (chunk_counts_of).
 void require_stack_runs(const Plan& plan);
 
 /// The tasks of a model's plan outside its layers: the model's ends, with the sums of their norms and the gathers of

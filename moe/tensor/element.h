@@ -10,8 +10,9 @@ namespace moe {
 /// Calls `body(T{})` with the C++ type of `dtype`. Throws BadInput for 16-bit types, which need a GPU.
 template <class Body>
 decltype(auto) with_element(DType dtype, Body&& body) {
-  if (dtype != sums_type(dtype)) bad_input("dtype {} needs a GPU; on the CPU use float32 or float64", name_of(dtype));
-  return with_sums_type(dtype, body);
+  if (dtype != accumulation_type(dtype))
+    bad_input("dtype {} needs a GPU; on the CPU use float32 or float64", name_of(dtype));
+  return with_accumulation_type(dtype, body);
 }
 
 /// Makes an Implementation<T>, where T is the C++ type of `dtype`.

@@ -11,7 +11,7 @@ HostCopy::HostCopy(TensorView t, MemorySpace& memory, Widen widen) : memory_(mem
     memory.to_host(t.data(), stored_.data(), t.bytes());
   }
   host_view_ = stored_;
-  const DType wide = sums_type(t.dtype());
+  const DType wide = accumulation_type(t.dtype());
   if (widen == Widen::no || t.dtype() == wide) return;
   wide_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(t.elements() * bytes_of(wide)));
   host_view_ = t.moved_to(wide_.get(), DeviceKind::cpu, wide);

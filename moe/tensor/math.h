@@ -72,7 +72,7 @@ struct Targets {
 struct WeightStep {
   TensorView value, gradient;
   ElementSelection own;
-  TensorView master, first, second;  // states of the elements `own`, in their sums_type(); null data if unused
+  TensorView master, first, second;  // states of the elements `own`, in their accumulation_type(); null data if unused
   OptimizerKind kind = OptimizerKind::adamw;
   double rate = 0, decay = 0;
   double momentum = 0;                       // momentum of sgd
@@ -86,7 +86,7 @@ struct WeightStep {
 };
 
 /// The direction of rotate().
-enum class Turn { forward, back };
+enum class RotationDirection { forward, back };
 
 class AttentionHeads;
 struct Fp8Matrix;
@@ -135,8 +135,9 @@ class Math {
   virtual void norm_backward(const NormInput& in, TensorView d, TensorView d_gain) = 0;
   /// Applies rotary position embedding in place: in each head, `head` numbers wide, of rows (tokens, all heads),
   /// rotates numbers j and j + d / 2 of the last d as a pair. Row token % L of turns (L, d), in the sums' type, has the
-  /// cosine of pair j at column j and its sine at column j + d / 2. Turn::back rotates by the negative angle.
-  virtual void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) = 0;
+  /// cosine of pair j at column j and its sine at column j + d / 2. RotationDirection::back rotates by the negative
+  /// angle.
+  virtual void rotate(TensorView rows, int64_t head, TensorView turns, RotationDirection turn) = 0;
   /// Replaces each row of scores (n, rows, L) by the softmax of scale times the scores that `mask` lets its token see;
   /// the other scores become 0. The rows are the last `rows` tokens of a sequence of L.
   virtual void attention_softmax(TensorView scores, double scale, AttentionMask mask) = 0;

@@ -21,7 +21,7 @@ RingHeads::RingHeads(Math& math, const HeadsShape& shape, TensorStore& kept, Ten
   require<WrongResult>(shape.window == 0 && shape.parts == 1,
                        "heads of a ring: found window = {} and {} parts, expected no window and whole samples",
                        shape.window, shape.parts);
-  const DType numbers = sums_type(shape.dtype);
+  const DType numbers = accumulation_type(shape.dtype);
   sums_ = kept.tensor("sums of exponentials", {shape.heads, shape.tokens}, numbers, math.memory());
   mean_ = backward.tensor("sums of output gradients", {shape.heads, shape.tokens}, numbers, math.memory());
 }

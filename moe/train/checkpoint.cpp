@@ -54,7 +54,7 @@ void remove_old_steps(const std::string& folder) {
   for (const auto& [step, path] : steps_in(folder)) {
     if (whole == kKept)
       remove_step(path);
-    else if (whole_checkpoint(path, Contents::unread, why))
+    else if (validated_checkpoint(path, Contents::unread, why))
       ++whole;
   }
 }
@@ -94,7 +94,7 @@ std::optional<Checkpoint> newest_checkpoint(const std::string& folder) {
   std::string unreadable;  // the newest checkpoint that was completed once but can't be read
   for (const auto& [step, path] : steps_in(folder)) {
     std::string why;
-    if (auto checkpoint = whole_checkpoint(path, Contents::compared, why)) return checkpoint;
+    if (auto checkpoint = validated_checkpoint(path, Contents::compared, why)) return checkpoint;
     why = fmt::format("{}: {}", path, why);
     log_warning(fmt::format("{}; looking for an older checkpoint", why));
     if (unreadable.empty() && is_complete(path)) unreadable = why;
@@ -169,7 +169,7 @@ bool is_complete(const std::string& step_folder) {
   return fs::exists(manifest_file(step_folder), error);
 }
 
-std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why) {
+std::optional<Checkpoint> validated_checkpoint(const std::string& step_folder, Contents contents, std::string& why) {
   const auto none = [&](const std::string& reason) {
     why = reason;
     return std::nullopt;

@@ -54,6 +54,6 @@ bool is_complete(const std::string& step_folder);
 /// Whether the files' checksums are compared (which reads them), or only their sizes.
 enum class Contents : uint8_t { unread, compared };
 /// Returns the whole checkpoint in the folder of a step; if it is not one, returns nothing and sets `why`.
-std::optional<Checkpoint> whole_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
+std::optional<Checkpoint> validated_checkpoint(const std::string& step_folder, Contents contents, std::string& why);
 
 }  // namespace moe

@@ -71,7 +71,7 @@ Optimizer::Optimizer(const OptimizerSettings& settings, std::vector<TrainedTenso
   for (TrainedTensor& t : tensors) {
     check(t, memory.kind());
     const TensorView value = t.value;
-    const DType sums = sums_type(value.dtype());
+    const DType sums = accumulation_type(value.dtype());
     t.own = explicit_selection(t.own, value);
     const int64_t elements = count_of(t.own, value);
     Trained& trained = trained_.emplace_back();

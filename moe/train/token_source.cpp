@@ -36,7 +36,7 @@ void ByteSource::fill(Split split, int64_t step, int64_t sample, std::span<int32
   const std::string_view text = part(split);
   require<BadInput>(tokens.size() <= text.size(), "{}: found {} bytes {}, expected {} at least, as long as a sample",
                     path_, text.size(), held_out ? "held out" : "to train on", tokens.size());
-  const uint64_t stream = stream_of(held_out ? "bytes held out" : "bytes train", static_cast<uint64_t>(step));
+  const uint64_t stream = random_stream_id(held_out ? "bytes held out" : "bytes train", static_cast<uint64_t>(step));
   const auto places = static_cast<double>(text.size() - tokens.size() + 1);
   const double first = std::floor(random_uniform(seed_, stream, static_cast<uint64_t>(sample)) * places);
   const auto window = text.substr(static_cast<size_t>(first), tokens.size());
@@ -91,7 +91,8 @@ int64_t checked_contexts(const MarkovSettings& s) {
 
 /// Draws Gamma(shape + 1) by rejection (Marsaglia, Tsang, ACM TOMS 26, 2000) and reduces it to `shape` by a power.
 double gamma_number(double shape, uint64_t seed, uint64_t index) {
-  static const uint64_t kUniforms = stream_of("markov gamma uniforms"), kNormals = stream_of("markov gamma normals");
+  static const uint64_t kUniforms = random_stream_id("markov gamma uniforms"),
+                        kNormals = random_stream_id("markov gamma normals");
   const double d = shape + 1 - 1.0 / 3, c = 1 / std::sqrt(9 * d);
   const double power = std::pow(1 - random_uniform(seed, kUniforms, index * kAttempts), 1 / shape);
   for (uint64_t attempt = 1; attempt < kAttempts; ++attempt) {  // nineteen of twenty first attempts are accepted
@@ -174,9 +175,9 @@ void MarkovSource::find_entropies() {
 
 void MarkovSource::fill(Split split, int64_t step, int64_t sample, std::span<int32_t> tokens) const {
   const auto name = split == Split::train ? "markov train" : "markov held out";
-  const uint64_t steps = stream_of(name, static_cast<uint64_t>(step));
+  const uint64_t steps = random_stream_id(name, static_cast<uint64_t>(step));
   const uint64_t seed = random_bits(settings_.seed, steps, static_cast<uint64_t>(sample));
-  static const uint64_t kTokens = stream_of("markov tokens");
+  static const uint64_t kTokens = random_stream_id("markov tokens");
   const int64_t width = settings_.alphabet, order = settings_.order;
   int64_t context = sample_index(first_contexts_, random_uniform(seed, kTokens, 0)), digits = context;
   const auto given = static_cast<size_t>(order);
@@ -198,8 +199,8 @@ int64_t masked_places(int64_t seq) { return std::max<int64_t>(1, std::llround(0.
 
 void mask_tokens(const MaskSeed& seed, int64_t sample, int64_t vocabulary, std::span<int32_t> tokens,
                  std::span<int32_t> targets) {
-  const uint64_t stream = stream_of(seed.held_out ? "held-out masks" : "masks",
-                                    static_cast<uint64_t>(seed.step) << 32 ^ static_cast<uint64_t>(sample));
+  const uint64_t stream = random_stream_id(seed.held_out ? "held-out masks" : "masks",
+                                           static_cast<uint64_t>(seed.step) << 32 ^ static_cast<uint64_t>(sample));
   // The chosen places are those with the smallest numbers; three more numbers per place decide what replaces the token.
   const auto seq = static_cast<uint64_t>(tokens.size());
   std::vector<uint64_t> places(seq);

@@ -25,10 +25,11 @@ TEST(Adding, AGate) {
 
 TEST(Adding, AnOrder) {
   const OrderRow row{"rowwise", make_rowwise_order};
-  for (const bool way_back : {false, true}) {
-    EXPECT_EQ(measure::slope_error(*measure::make_order_run(row, way_back, case_of(DType::float64))), "");
-    const auto mine = measure::make_order_run(row, way_back, case_of(DType::float32));
-    const auto known = measure::make_module_run(way_back ? "i-order:tutel" : "order:tutel", case_of(DType::float32));
+  for (const bool is_unpermute : {false, true}) {
+    EXPECT_EQ(measure::slope_error(*measure::make_order_run(row, is_unpermute, case_of(DType::float64))), "");
+    const auto mine = measure::make_order_run(row, is_unpermute, case_of(DType::float32));
+    const auto known =
+        measure::make_module_run(is_unpermute ? "i-order:tutel" : "order:tutel", case_of(DType::float32));
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       for (measure::ModuleRun* run : {mine.get(), known.get()}) run->prepare(phase), run->run(phase);
       const bool forward = phase == Phase::forward;

@@ -8,20 +8,20 @@ namespace moe {
 namespace {
 
 TEST(Random, DependsOnSeedStreamAndIndexAlone) {
-  const uint64_t stream = stream_of("w1", 3);
+  const uint64_t stream = random_stream_id("w1", 3);
   const double first = random_normal(7, stream, 41);
   random_normal(7, stream, 40);
   EXPECT_EQ(random_normal(7, stream, 41), first);
   EXPECT_NE(random_normal(8, stream, 41), first);
-  EXPECT_NE(random_normal(7, stream_of("w1", 4), 41), first);
-  EXPECT_NE(random_normal(7, stream_of("w2", 3), 41), first);
+  EXPECT_NE(random_normal(7, random_stream_id("w1", 4), 41), first);
+  EXPECT_NE(random_normal(7, random_stream_id("w2", 3), 41), first);
 }
 
 TEST(Random, IsTheSameOnEveryMachine) {
   // From an independent implementation.
   EXPECT_EQ(random_bits(0, 0, 0), 0x568a9b0b1a2c05ecu);
   EXPECT_EQ(random_bits(1, 2, 3), 0xeb3aa0ce549fec8cu);
-  EXPECT_EQ(stream_of("w1", 3), 0xd2c12d0e39609a3eu);
+  EXPECT_EQ(random_stream_id("w1", 3), 0xd2c12d0e39609a3eu);
   EXPECT_EQ(random_uniform(1, 2, 3), static_cast<double>(random_bits(1, 2, 3) >> 11) * 0x1.0p-53);
 }
 
@@ -34,7 +34,7 @@ TEST(Random, BitsDoNotRepeat) {
 }
 
 TEST(Random, UniformHasItsMoments) {
-  const uint64_t stream = stream_of("moments");
+  const uint64_t stream = random_stream_id("moments");
   constexpr int kDraws = 100'000;
   double mean = 0, square = 0;
   for (int i = 0; i < kDraws; ++i) {
@@ -49,7 +49,7 @@ TEST(Random, UniformHasItsMoments) {
 }
 
 TEST(Random, NormalHasItsMoments) {
-  const uint64_t stream = stream_of("moments");
+  const uint64_t stream = random_stream_id("moments");
   constexpr int kDraws = 100'000;
   double mean = 0, square = 0, fourth = 0, lag = 0, before = 0;
   for (int i = 0; i < kDraws; ++i) {

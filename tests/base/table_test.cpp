@@ -61,17 +61,17 @@ TEST(Table, JoinsRowsThatAreEqual) {
 
 TEST(Lines, BreakBetweenWordsUnlessTheyAreCommands) {
   ::setenv("COLUMNS", "40", 1);
-  EXPECT_EQ(fitted_line("       indented words stay behind their indent"),
+  EXPECT_EQ(line_within_columns("       indented words stay behind their indent"),
             "       indented words stay behind their\n  indent");
-  EXPECT_EQ(fitted_text("WHY    aaaaaaaaaa bbbbbbbbbb cccccccccc dddddddddd eeeeeeeeee ffffffffff\nend\n", 7),
+  EXPECT_EQ(text_within_columns("WHY    aaaaaaaaaa bbbbbbbbbb cccccccccc dddddddddd eeeeeeeeee ffffffffff\nend\n", 7),
             "WHY    aaaaaaaaaa bbbbbbbbbb cccccccccc\n       dddddddddd eeeeeeeeee ffffffffff\nend\n");
   const std::string command = "NEXT   ./moetune simulate --cluster testbed-b --schedule fsmoe\n";
-  EXPECT_EQ(fitted_text(command), command);
+  EXPECT_EQ(text_within_columns(command), command);
   widen_output();
   EXPECT_EQ(output_columns(), 1000000);
   ::unsetenv("COLUMNS");
   const std::string word(200, 'x');
-  EXPECT_EQ(fitted_line(word), word);
+  EXPECT_EQ(line_within_columns(word), word);
 }
 
 }  // namespace

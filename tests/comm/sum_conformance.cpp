@@ -12,21 +12,21 @@ namespace {
 template <class Check>
 void for_each_type(Check check) {
   for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16})
-    with_number(dtype, [&](auto zero) { check(zero, dtype); });
+    with_number_type(dtype, [&](auto zero) { check(zero, dtype); });
 }
 
 /// numbers_of_rank, as far as the type can hold them.
 template <class T>
 std::vector<T> numbers(int rank, int64_t elements) {
   std::vector<T> all;
-  for (const auto v : numbers_of_rank<Sums<T>>(rank, 0, elements)) round_to(v, all.emplace_back());
+  for (const auto v : numbers_of_rank<Accumulator<T>>(rank, 0, elements)) round_to(v, all.emplace_back());
   return all;
 }
 
 /// 16-bit numbers are added in float32 and rounded once.
 template <class T>
 std::vector<T> sum_in_rank_order(int ranks, int64_t elements) {
-  std::vector<Sums<T>> sum(elements);
+  std::vector<Accumulator<T>> sum(elements);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto more = numbers<T>(rank, elements);
     for (size_t i = 0; i < sum.size(); ++i) sum[i] += widened(more[i]);

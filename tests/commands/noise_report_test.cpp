@@ -229,7 +229,7 @@ TEST(NoiseOfModels, IsTheClockworkOfEveryRank) {
       const DegreeChoice degrees{degree, degree};
       const ModelResult result = ModelSearch().tune(schedule, pricer, chosen.model, degrees);
       NoiseFlags noise{.jitter = 0.2, .stragglers = {"1:1.5", "6:2"}, .zipf = 1.2, .samples = 2, .seed = seed};
-      const NoiseRow found = with_noise(noise, pricer, result.plan, result.total_s());
+      const NoiseRow found = replay_with_noise(noise, pricer, result.plan, result.total_s());
       const int stages = chosen.model.shape.parallel.pp;
       const ranks::Draw draw{*result.plan.structure,          result.plan.shape.parallel,
                              price(pricer, result.plan),      noise_of(noise, result.plan.shape, stages, 2),

@@ -42,7 +42,7 @@ class AtOnceStream final : public Stream {
       failure_->set(std::current_exception());
     }
   }
-  bool calls_at_once() const override { return true; }
+  bool calls_work_immediately() const override { return true; }
   void record(Event& event) override {
     marks_->set(event, false);
     queue_->record(event);
@@ -71,7 +71,7 @@ class AtOnceStream final : public Stream {
 class AtOnceDevice final : public Device {
  public:
   std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure,
-                                      Urgency urgency) override {
+                                      StreamPriority urgency) override {
     if (!failure) failure = std::make_shared<Failure>();
     return std::make_unique<AtOnceStream>(cpu_->make_stream(name, failure, urgency), failure, marks_);
   }

@@ -163,7 +163,7 @@ TEST_P(DeviceConformance, ManyStreamsChainedRoundRobinAllFinish) {
   std::vector<std::unique_ptr<Stream>> lanes;
   std::vector<std::unique_ptr<Event>> events;
   for (int i = 0; i < kStreams; ++i) {
-    lanes.push_back(device_->make_stream("lane", nullptr, i % 2 ? Urgency::high : Urgency::usual));
+    lanes.push_back(device_->make_stream("lane", nullptr, i % 2 ? StreamPriority::high : StreamPriority::usual));
     events.push_back(event());
   }
   const auto count = counter(*lanes[0]);

@@ -1,8 +1,8 @@
 """usage: words_test.py PROGRAM [--running]
 
-What docs/metrics.md, docs/formats.md and docs/json.md define against what there is: columns of tables in the sources, keys that the
-readers of files know, keys of JSON documents and of records that the program writes (with --running, of verbs that run
-layers too) or that lie in the tree."""
+What docs/metrics.md, docs/formats.md and docs/json.md define against what there is: columns of tables in the sources,
+keys that the readers of files know, keys of JSON documents and of records that the program writes (with --running, of
+verbs that run layers too) or that lie in the tree."""
 import gzip
 import json
 import os

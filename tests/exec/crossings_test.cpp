@@ -14,7 +14,7 @@ TEST(CrossingsTest, OneLaneNeedsNone) {
   const int a = lanes.add(0);
   const int b = lanes.add(0, {a});
   lanes.add(0, {a, b});
-  EXPECT_EQ(crossings_of(lanes.structure()), Crossings(3));
+  EXPECT_EQ(cross_lane_waits(lanes.structure()), Crossings(3));
 }
 
 TEST(CrossingsTest, ADiamondNeedsItsThreeEdges) {
@@ -23,7 +23,7 @@ TEST(CrossingsTest, ADiamondNeedsItsThreeEdges) {
   const int left = lanes.add(1, {top});
   const int right = lanes.add(2, {top});
   lanes.add(0, {top, left, right});
-  EXPECT_EQ(crossings_of(lanes.structure()), (Crossings{{}, {top}, {top}, {right, left}}));
+  EXPECT_EQ(cross_lane_waits(lanes.structure()), (Crossings{{}, {top}, {top}, {right, left}}));
 }
 
 TEST(CrossingsTest, WhatAnotherWaitImpliesIsLeftOut) {
@@ -34,7 +34,7 @@ TEST(CrossingsTest, WhatAnotherWaitImpliesIsLeftOut) {
   lanes.add(1, {a});        // c waited for b, which follows a
   lanes.add(2, {a, b, c});  // c is enough
   lanes.add(2, {a, b});     // and stays so for the rest of the lane
-  EXPECT_EQ(crossings_of(lanes.structure()), (Crossings{{}, {}, {b}, {}, {c}, {}}));
+  EXPECT_EQ(cross_lane_waits(lanes.structure()), (Crossings{{}, {}, {b}, {}, {c}, {}}));
 }
 
 /// before[a][b]: a is over when b starts, by the given edges and the lanes' order.
@@ -63,7 +63,7 @@ TEST(CrossingsTest, RandomStructuresKeepTheirOrderWithFewerWaits) {
     const auto structure = lanes.build();
     Crossings all;
     for (const Task& task : structure->tasks) all.push_back(task.after);
-    const Crossings crossings = crossings_of(*structure);
+    const Crossings crossings = cross_lane_waits(*structure);
     EXPECT_EQ(order_by(*structure, crossings), order_by(*structure, all)) << "seed " << seed;
     for (size_t id = 0; id < all.size(); ++id) {
       waits += crossings[id].size();
@@ -75,7 +75,7 @@ TEST(CrossingsTest, RandomStructuresKeepTheirOrderWithFewerWaits) {
 
 void expect_refused(const Structure& structure, const std::string& part) {
   try {
-    crossings_of(structure);
+    cross_lane_waits(structure);
     ADD_FAILURE() << "accepted, expected an error with: " << part;
   } catch (const WrongResult& error) {
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();

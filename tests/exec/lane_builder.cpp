@@ -7,7 +7,7 @@ namespace moe {
 LaneBuilder random_structure(uint64_t seed, int lanes, int tasks) {
   uint64_t drawn = 0;
   const auto below = [&](int bound) {
-    return static_cast<int>(random_uniform(seed, stream_of("structure"), drawn++) * bound);
+    return static_cast<int>(random_uniform(seed, random_stream_id("structure"), drawn++) * bound);
   };
   LaneBuilder builder(lanes);
   for (int id = 0; id < tasks; ++id) {

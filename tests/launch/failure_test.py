@@ -151,7 +151,8 @@ class Failures(unittest.TestCase):
             with self.start(victim=victim, deed='set -- "$@" --seed 7') as run:
                 said = self.check_end(run, RANKS, max(victim, 1), time.monotonic(), 60)
                 for line in said:
-                    self.assertRegex(line, r"rank \d on .+: found flags '(--seed 7)?', expected '(--seed 7)?' as on rank 0")
+                    self.assertRegex(
+                        line, r"rank \d on .+: found flags '(--seed 7)?', expected '(--seed 7)?' as on rank 0")
 
         self.each_round(one)
 

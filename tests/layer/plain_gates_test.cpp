@@ -8,7 +8,7 @@
 namespace moe {
 namespace {
 
-LayerCase one_rank(int64_t tokens, int64_t experts, int64_t top_k, double factor) {
+LayerCase single_rank_samples(int64_t tokens, int64_t experts, int64_t top_k, double factor) {
   LayerShape layer{.batch = 1, .seq = tokens, .model_dim = 24, .hidden = 8, .heads = 2, .experts = experts};
   layer.top_k = top_k;
   layer.capacity_factor = factor;
@@ -19,8 +19,8 @@ LayerCase one_rank(int64_t tokens, int64_t experts, int64_t top_k, double factor
 class PlainGateTest : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(PlainGateTest, ComputesWhatOursDoes) {
-  for (const LayerCase& shape :
-       {one_rank(48, 4, 2, 1.2), one_rank(64, 8, 2, 0.7), one_rank(40, 5, 1, 1.0), one_rank(30, 6, 3, 2.0)}) {
+  for (const LayerCase& shape : {single_rank_samples(48, 4, 2, 1.2), single_rank_samples(64, 8, 2, 0.7),
+                                 single_rank_samples(40, 5, 1, 1.0), single_rank_samples(30, 6, 3, 2.0)}) {
     GatePair pair(GetParam(), shape);
     for (const Phase phase : {Phase::forward, Phase::backward}) {
       pair.run_ours(phase);

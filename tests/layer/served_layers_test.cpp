@@ -110,20 +110,21 @@ struct Drawn {
     setup.max_experts = static_cast<int>(layer.experts) / ranks + draw(3);
     setup.list_length = 1 + draw(2);
     seed.seed = number;
-    const RoutingSource source{.layers = layers,
-                               .experts = static_cast<int>(layer.experts),
-                               .skew = 1.0 * draw(4),
-                               .correlation = 0.25 * draw(5),
-                               .drift = 0.5 * draw(3),
-                               .seed = number};
+    const SyntheticRouting source{.layers = layers,
+                                  .experts = static_cast<int>(layer.experts),
+                                  .skew = 1.0 * draw(4),
+                                  .correlation = 0.25 * draw(5),
+                                  .drift = 0.5 * draw(3),
+                                  .seed = number};
     const int64_t tokens = layer.batch * layer.seq * ranks;
-    paths = std::make_unique<PathProfile>(draw_routing(source, 4, tokens), 1 + draw(std::min(2, layers - 1)));
-    trace = draw_routing(source, 1, tokens, 4);
+    paths = std::make_unique<PathProfile>(generate_routing(source, 4, tokens), 1 + draw(std::min(2, layers - 1)));
+    trace = generate_routing(source, 1, tokens, 4);
     variant = serving_variants()[draw(5)];
     if (variant.balanced) trace = balanced_routing(trace);
   }
   int draw(int below) {
-    return static_cast<int>(random_bits(number_, stream_of("served cases"), draws_++) % static_cast<uint64_t>(below));
+    return static_cast<int>(random_bits(number_, random_stream_id("served cases"), draws_++) %
+                            static_cast<uint64_t>(below));
   }
   std::vector<std::vector<int32_t>> wanted(int rank) const {
     std::vector<std::vector<int32_t>> of_rank;

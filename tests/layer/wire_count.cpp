@@ -29,7 +29,7 @@ class Counted final : public Communicator {
   }
 
  private:
-  bool keeps_pace() const override { return true; }  // or the inner one refuses
+  bool applies_pace() const override { return true; }  // or the inner one refuses
 
   void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     for (int to = 0; to < size(); ++to) sends(to, block_bytes);

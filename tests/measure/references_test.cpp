@@ -169,7 +169,7 @@ TEST(MeasuringTime, LateStepsOfATrainingAreFewAndSaySo) {
   EXPECT_EQ(run.total_s.size(), kMinPasses);
   EXPECT_TRUE(run.out_of_time);
   stop = true;
-  EXPECT_THROW(measure_layer({planned}, settings), Stopped);
+  EXPECT_THROW(measure_layer({planned}, settings), TrainingStopped);
 }
 
 // Counts the samples of every case, and how often the sink was asked for more.

@@ -8,15 +8,18 @@
 
 namespace moe {
 
-LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart, DeviceKind device)
+LocalModels::LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_outside_pass,
+                         DeviceKind device)
     : plan_(plan), world_(plan.shape.parallel.ranks()), ranks_(static_cast<size_t>(plan.shape.parallel.ranks())) {
   static const Workload chosen_by_gates;
   world_.run([&](int rank) {
     const auto world_comm = world_.communicator(rank);
-    ranks_[rank] = std::make_unique<measure::RankRun>(
-        plan_, *world_comm,
-        measure::RankRun::Setup{
-            .kind = device, .seed = seed, .workload = chosen_by_gates, .text = &text, .step_apart = step_apart});
+    ranks_[rank] = std::make_unique<measure::RankRun>(plan_, *world_comm,
+                                                      measure::RankRun::Setup{.kind = device,
+                                                                              .seed = seed,
+                                                                              .workload = chosen_by_gates,
+                                                                              .text = &text,
+                                                                              .step_outside_pass = step_outside_pass});
   });
 }
 

@@ -14,7 +14,7 @@ DeviceKind models_device();
 
 class LocalModels {
  public:
-  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_apart = false,
+  LocalModels(const Plan& plan, const TokenSource& text, uint64_t seed, bool step_outside_pass = false,
               DeviceKind device = models_device());
   /// Runs steps, which before train() change no weight. Returns the loss of each.
   std::vector<double> run(int steps);

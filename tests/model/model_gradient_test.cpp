@@ -56,7 +56,7 @@ void prove(const Plan& plan, uint64_t seed) {
   met.staged += staged;
   met.interleaved += plan.virtual_stages > 1;
   met.masked += !plan.shape.layer.causal;
-  met.post += is_post(plan.shape.layer.norm);
+  met.post += is_post_norm(plan.shape.layer.norm);
   met.biased += plan.shape.layer.bias;
   met.tied += plan.step.tied;
   met.tied_stages += plan.step.tied && staged;

@@ -71,8 +71,8 @@ const TokenSource& text() {
 }
 
 struct Trainee {
-  Trainee(const Division& d, Offload offload, bool step_apart = false)
-      : plan(plan_of(d, offload)), models(plan, text(), 7, step_apart) {
+  Trainee(const Division& d, Offload offload, bool step_outside_pass = false)
+      : plan(plan_of(d, offload)), models(plan, text(), 7, step_outside_pass) {
     models.train({.kind = d.optimizer, .learning_rate = 3e-3, .weight_decay = 0.01, .clip_norm = d.clips ? 0.05 : 0});
   }
   Plan plan;

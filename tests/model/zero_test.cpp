@@ -51,9 +51,9 @@ const OptimizerSettings kSettings{
     .learning_rate = 3e-3, .weight_decay = 0.01, .clip_norm = 0.05, .warm_up_steps = 2, .steps = kSteps};
 
 struct Trainee {
-  explicit Trainee(const Division& d, bool step_apart = false, const std::string& schedule = "fsmoe")
+  explicit Trainee(const Division& d, bool step_outside_pass = false, const std::string& schedule = "fsmoe")
       : plan(model_plan(schedule, case_of(d), kLayers, d.micro_batches, kVocabulary)),
-        models(plan, text(), 7, step_apart) {
+        models(plan, text(), 7, step_outside_pass) {
     const int64_t before = tensor_memory.live_bytes;
     models.train(kSettings);
     states_bytes = tensor_memory.live_bytes - before;

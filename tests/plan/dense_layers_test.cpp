@@ -91,7 +91,7 @@ TEST(DenseLayers, HaveAFeedForwardInThePlaceOfExperts) {
   const int64_t width = bytes_of(c.layer.dtype), m = c.layer.model_dim, gemms = gemms_of(c.layer.ffn);
   EXPECT_EQ(gradient_bytes(dense), width * (attention_parameters(c) + gemms * m * 96 / c.parallel.mp));
   EXPECT_EQ(expert_gradient_bytes(dense), 0);
-  EXPECT_EQ(stage_gradient_bytes(dense), 2 * m * bytes_of(sums_type(c.layer.dtype))) << "the norms alone";
+  EXPECT_EQ(stage_gradient_bytes(dense), 2 * m * bytes_of(accumulation_type(c.layer.dtype))) << "the norms alone";
   const Work forward = whole_work(TaskKind::ffn, Phase::forward, dense, Flow::sharded),
              backward = whole_work(TaskKind::ffn, Phase::backward, dense, Flow::sharded);
   const auto tokens = static_cast<double>(c.layer.batch * c.layer.seq);
@@ -194,7 +194,7 @@ TEST(DenseLayers, OfDecisionsHaveNoDegree) {
 // With stages whose layers differ each stage has decisions of its own.
 TEST(DenseLayers, OfStagesAreDecidedApart) {
   ModelShape model = three_layers(2);
-  EXPECT_TRUE(stages_apart(model));
+  EXPECT_TRUE(stages_decide_separately(model));
   EXPECT_EQ(decided_layers(model), 6);
   EXPECT_EQ(std::tuple(first_decision(model, 0), first_decision(model, 1)), std::tuple(0u, 3u));
   for (size_t i = 0; i < 6; ++i) EXPECT_EQ(decides_dense(model, i), i == 2 || i == 3 || i == 5) << i;

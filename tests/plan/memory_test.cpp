@@ -274,8 +274,8 @@ TEST(Memory, AMisfitSaysBothSizes) {
   MemoryEstimate e;
   e.weights = 20 * kGiB;
   e.buffers = 11.25 * kGiB;
-  EXPECT_EQ(misfit(e, 11 * kGiB).value().text(), "does not fit: needs 31.25 GiB, a rank has 11.00 GiB");
-  EXPECT_EQ(misfit(e, 31.25 * kGiB), std::nullopt);
+  EXPECT_EQ(memory_refusal(e, 11 * kGiB).value().text(), "does not fit: needs 31.25 GiB, a rank has 11.00 GiB");
+  EXPECT_EQ(memory_refusal(e, 31.25 * kGiB), std::nullopt);
 }
 
 struct PaperRun {
@@ -307,7 +307,7 @@ TEST(Memory, AgreesWithWhatFsmoeRan) {
     std::printf("%-12s %-10s %2d layers: %6.2f GiB of %.0f (states %.2f, activations %.2f, buffers %.2f)\n",
                 run.model.c_str(), run.cluster.c_str(), r.layers, e.total() / kGiB, run.gib,
                 (e.weights + e.gradients + e.optimizer) / kGiB, e.activations / kGiB, e.buffers / kGiB);
-    EXPECT_EQ(!misfit(e, run.gib * kGiB), run.fits) << run.model << " on " << run.cluster;
+    EXPECT_EQ(!memory_refusal(e, run.gib * kGiB), run.fits) << run.model << " on " << run.cluster;
   }
 }
 
@@ -326,7 +326,7 @@ TEST(Memory, EveryLayerThatFsmoeRanFits) {
       MemoryRequest r;
       r.shape = complete(layer.shape, {.nodes = t.nodes, .ranks_per_node = t.ranks_per_node}, Rounding::exact);
       const MemoryEstimate e = estimate_memory(r);
-      fits += !misfit(e, t.gib * kGiB);
+      fits += !memory_refusal(e, t.gib * kGiB);
       most = std::max(most, e.total());
     }
     std::printf("%-10s %d of 1458 layers fit, the largest takes %.2f of %.0f GiB\n", t.grid, fits, most / kGiB, t.gib);

@@ -34,8 +34,8 @@ class RandomRecords {
   std::string source() { return one_of<std::string>({"fitted from r.jsonl", "from \xff\xfe\n", "\"\\\t\x01"}); }
 
  private:
-  uint64_t draw(uint64_t below) { return random_bits(seed_, stream_of("records"), drawn_++) % below; }
-  double uniform() { return random_uniform(seed_, stream_of("numbers"), drawn_++); }
+  uint64_t draw(uint64_t below) { return random_bits(seed_, random_stream_id("records"), drawn_++) % below; }
+  double uniform() { return random_uniform(seed_, random_stream_id("numbers"), drawn_++); }
   template <class T>
   T one_of(std::vector<T> usual, std::vector<T> odd = {}) {
     const std::vector<T>& from = odd_ && !odd.empty() && draw(8) == 0 ? odd : usual;

@@ -13,9 +13,9 @@ namespace {
 class Draw {
  public:
   explicit Draw(uint64_t seed) : seed_(seed) {}
-  double uniform() { return random_uniform(seed_, stream_of("terms"), drawn_++); }
+  double uniform() { return random_uniform(seed_, random_stream_id("terms"), drawn_++); }
   double log_uniform(double least, double most) { return least * std::pow(most / least, uniform()); }
-  bool one_in(uint64_t n) { return random_bits(seed_, stream_of("chances"), drawn_++) % n == 0; }
+  bool one_in(uint64_t n) { return random_bits(seed_, random_stream_id("chances"), drawn_++) % n == 0; }
 
  private:
   uint64_t seed_, drawn_ = 0;
@@ -51,10 +51,10 @@ TEST(FitTerms, FindTheRowThatMadeTheTimes) {
     TaskRow row;
     fit_terms(samples, "a row", row);
     for (const TermSample& sample : samples)
-      ASSERT_NEAR(dot(row.s_per, sample.terms) / sample.seconds, 1, 1e-6) << seed;
+      ASSERT_NEAR(dot(row.seconds_per_term, sample.terms) / sample.seconds, 1, 1e-6) << seed;
     EXPECT_LT(row.held_out_error.value(), 1e-6) << seed;
     EXPECT_EQ(row.verdict.weak, std::nullopt) << seed;
-    for (size_t t = 0; t < kTerms; ++t) EXPECT_GE(row.s_per[t], 0) << seed;
+    for (size_t t = 0; t < kTerms; ++t) EXPECT_GE(row.seconds_per_term[t], 0) << seed;
   }
 }
 
@@ -73,7 +73,7 @@ TEST(FitTerms, AFewOddSamplesDecideNothing) {
     fit_terms(samples, "a row", row);
     for (int i = 0; i < 20; ++i) {
       const TermValues terms = random_terms(draw);
-      errors.push_back(std::abs(dot(row.s_per, terms) / dot(truth, terms) - 1));
+      errors.push_back(std::abs(dot(row.seconds_per_term, terms) / dot(truth, terms) - 1));
     }
   }
   std::ranges::sort(errors);
@@ -87,7 +87,7 @@ TEST(FitTerms, ShortTasksWeighAsLongOnesDo) {
   for (TermSample& sample : samples) sample.seconds *= sample.terms[1] > 1e10 ? 1.05 : 1;  // long ones a bit off
   TaskRow row;
   fit_terms(samples, "a row", row);
-  EXPECT_NEAR(row.s_per[0], 1e-5, 0.1e-5);  // absolute errors would put it at 0 or far above
+  EXPECT_NEAR(row.seconds_per_term[0], 1e-5, 0.1e-5);  // absolute errors would put it at 0 or far above
 }
 
 TEST(FitTerms, SayHowTheyDid) {

@@ -17,7 +17,7 @@ std::vector<FitSample> samples_of(double alpha, double beta, double noise = 0, u
   std::vector<FitSample> samples;
   for (uint64_t i = 1; i <= 24; ++i) {
     const double size = 4.0 * static_cast<double>(i << 18);
-    const double factor = 1 + noise * random_normal(seed, stream_of("noise"), i);
+    const double factor = 1 + noise * random_normal(seed, random_stream_id("noise"), i);
     samples.push_back({size, (alpha + beta * size) * factor});
   }
   return samples;

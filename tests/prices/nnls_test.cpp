@@ -20,13 +20,13 @@ struct LeastSquares {
 
 // Draws up to 8 columns; of every third problem two are alike, of every fifth one is 0.
 LeastSquares drawn_squares(uint64_t seed) {
-  const auto columns = static_cast<Eigen::Index>(1 + random_bits(seed, stream_of("columns"), 0) % 8);
-  const auto rows = static_cast<Eigen::Index>(1 + random_bits(seed, stream_of("rows"), 0) % 12);
+  const auto columns = static_cast<Eigen::Index>(1 + random_bits(seed, random_stream_id("columns"), 0) % 8);
+  const auto rows = static_cast<Eigen::Index>(1 + random_bits(seed, random_stream_id("rows"), 0) % 12);
   LeastSquares drawn{Eigen::MatrixXd(rows, columns), Eigen::VectorXd(rows)};
   uint64_t draw = 0;
   for (Eigen::Index j = 0; j < columns; ++j)
-    for (Eigen::Index i = 0; i < rows; ++i) drawn.a(i, j) = random_normal(seed, stream_of("a"), draw++);
-  for (Eigen::Index i = 0; i < rows; ++i) drawn.b(i) = random_normal(seed, stream_of("b"), draw++);
+    for (Eigen::Index i = 0; i < rows; ++i) drawn.a(i, j) = random_normal(seed, random_stream_id("a"), draw++);
+  for (Eigen::Index i = 0; i < rows; ++i) drawn.b(i) = random_normal(seed, random_stream_id("b"), draw++);
   if (seed % 3 == 0) drawn.a.col(columns - 1) = drawn.a.col(0);
   if (seed % 5 == 0) drawn.a.col(columns / 2).setZero();
   return drawn;

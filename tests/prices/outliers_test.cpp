@@ -16,11 +16,11 @@ struct RandomSeries {
   std::vector<FitSample> samples;
 
   RandomSeries(uint64_t seed, double noise) {
-    const uint64_t stream = stream_of("series");
+    const uint64_t stream = random_stream_id("series");
     uint64_t drawn = 0;
     const auto uniform = [&] { return random_uniform(seed, stream, drawn++); };
     const std::array counts{8, 12, 24, 40};
-    const int count = counts[random_bits(seed, stream_of("count"), 0) % counts.size()];
+    const int count = counts[random_bits(seed, random_stream_id("count"), 0) % counts.size()];
     const bool doubling = uniform() < 0.3;
     const double first = std::exp(8 + 8 * uniform());
     beta = std::exp(-28 + 8 * uniform());
@@ -28,7 +28,7 @@ struct RandomSeries {
     alpha = uniform() < 0.1 ? 0 : first * span / 2 * beta * std::pow(uniform(), 3);
     for (int i = 1; i <= count; ++i) {
       const double size = first * (doubling ? std::exp2(i * std::min(1.0, 24.0 / count)) : i);
-      const double factor = std::exp(noise * random_normal(seed, stream_of("noise"), static_cast<uint64_t>(i)));
+      const double factor = std::exp(noise * random_normal(seed, random_stream_id("noise"), static_cast<uint64_t>(i)));
       samples.push_back({size, (alpha + beta * size) * factor, 1, std::to_string(i)});
     }
   }
@@ -42,14 +42,14 @@ std::set<std::string> names_of(const std::vector<SetAsideSample>& samples) {
 
 /// Makes up to `share` of the samples 3 to 30 times too long, at least one.
 std::set<std::string> spoil(std::vector<FitSample>& samples, double share, uint64_t seed) {
-  const uint64_t stream = stream_of("spoilt");
+  const uint64_t stream = random_stream_id("spoilt");
   const auto most = static_cast<uint64_t>(share * static_cast<double>(samples.size()));
   const uint64_t count = 1 + random_bits(seed, stream, 0) % most;
   std::set<std::string> spoilt;
   for (uint64_t draw = 1; spoilt.size() < count; ++draw) {
     FitSample& sample = samples[random_bits(seed, stream, draw) % samples.size()];
     if (spoilt.insert(sample.name).second)
-      sample.seconds *= 3 * std::pow(10, random_uniform(seed, stream_of("factor"), draw));
+      sample.seconds *= 3 * std::pow(10, random_uniform(seed, random_stream_id("factor"), draw));
   }
   return spoilt;
 }
@@ -122,7 +122,7 @@ TEST(Outliers, ARowBeyondItsLimitsIsMarked) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     RandomSeries series(seed, 0);
     for (size_t i = 0; i < series.samples.size(); ++i)
-      series.samples[i].seconds *= std::exp(2 * random_normal(seed, stream_of("ruin"), i));
+      series.samples[i].seconds *= std::exp(2 * random_normal(seed, random_stream_id("ruin"), i));
     try {
       const LinearFit fit = fit_linear(series.samples, "x");
       const bool near = std::abs(std::log(fit.beta / series.beta)) < 0.2;

@@ -75,7 +75,7 @@ TEST(Curve, OfANoisyCurveErrAsMuchAsItsNoise) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Points samples = on_the_curve(random_knots(seed), 21);
     for (size_t i = 0; i < samples.size(); ++i)
-      samples[i][1] *= 1 + 0.02 * random_normal(seed, stream_of("noise of a curve"), i);
+      samples[i][1] *= 1 + 0.02 * random_normal(seed, random_stream_id("noise of a curve"), i);
     sum += *fit_pieces(samples, "noisy").held_out_error();
   }
   EXPECT_LT(sum / 20, 0.04);

@@ -27,9 +27,9 @@ TEST(PriceCurves, MeasuredCurvesGoOnWithTheirOutermostPieces) {
   EXPECT_DOUBLE_EQ(pricer.gradient_seconds(40), 0.7);
   EXPECT_DOUBLE_EQ(pricer.gradient_seconds(200), 1.5);
   EXPECT_DOUBLE_EQ(pricer.gradient_seconds(400), 2.5);
-  EXPECT_TRUE(pricer.gradient_bends().empty()) << "two points are a line";
+  EXPECT_TRUE(pricer.gradient_breakpoints().empty()) << "two points are a line";
   row_of(profile, Op::allreduce).points = {{100, 1.0}, {300, 2.0}, {700, 6.0}};
-  EXPECT_EQ(LayerPricer(profile, shape).gradient_bends(), (std::vector<double>{300}));
+  EXPECT_EQ(LayerPricer(profile, shape).gradient_breakpoints(), (std::vector<double>{300}));
   row_of(profile, Op::allreduce).points = {{100, 4.0}, {300, 2.0}};
   const LayerPricer falling(profile, shape);
   EXPECT_DOUBLE_EQ(falling.gradient_seconds(50), 4.5);
@@ -78,7 +78,7 @@ TEST(PriceCurves, DerivedPricesKeepTheCurvesOfTheirRows) {
   EXPECT_DOUBLE_EQ(intra.gradient_seconds(3500), 2.25 + 2.0);
   EXPECT_DOUBLE_EQ(intra.gradient_seconds(6000), 3.5 + 15.5);
   EXPECT_DOUBLE_EQ(intra.gradient_seconds(1000), 1.0 + 0.25) << "an AllGather of 1000 bytes would take -0.5 s";
-  EXPECT_EQ(intra.gradient_bends(), (std::vector<double>{2000, 4000}));
+  EXPECT_EQ(intra.gradient_breakpoints(), (std::vector<double>{2000, 4000}));
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 3000), 6.0 / 2) << "half an AllReduce";
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 5000), 14.0 / 2);
   EXPECT_DOUBLE_EQ(seconds(pricer, Op::allgather, GroupKind::dp, 500), 0.5 / 2);

@@ -21,7 +21,7 @@ Profile again(const Profile& profile, const Scratch& scratch) {
 }
 
 /// Numbers that need all their 17 digits.
-double awkward(uint64_t i) { return std::exp(-30 * random_uniform(3, stream_of("awkward"), i)) / 3; }
+double awkward(uint64_t i) { return std::exp(-30 * random_uniform(3, random_stream_id("awkward"), i)) / 3; }
 
 Profile full_profile() {
   Profile p;
@@ -76,12 +76,12 @@ Profile full_profile() {
   p.tasks.push_back({.name = "expert:gpt",
                      .phase = Phase::backward,
                      .dtype = DType::bfloat16,
-                     .s_per = {awkward(22), awkward(23), 0, 0, 0, awkward(24)},
+                     .seconds_per_term = {awkward(22), awkward(23), 0, 0, 0, awkward(24)},
                      .min = {1, awkward(25), 0, 0, 0, 1e6},
                      .max = {1, 1e12, 0, 5, 0, 1e6},
                      .held_out_error = awkward(26),
                      .verdict = {0.5, {}, "held-out error 20 %"}});
-  p.tasks.push_back({.name = "copy", .s_per = {awkward(27)}, .min = {1}, .max = {1}});
+  p.tasks.push_back({.name = "copy", .seconds_per_term = {awkward(27)}, .min = {1}, .max = {1}});
   p.unusable = {{"allgather intra 4", "found 1 size, expected at least 2"}, {"gate:gshard backward", "\"so\""}};
   p.task_overhead_s = awkward(13);
   int place = 20;
@@ -116,8 +116,8 @@ void expect_same(const ModuleRow& a, const ModuleRow& b) {
 }
 
 void expect_same(const TaskRow& a, const TaskRow& b) {
-  EXPECT_EQ(std::tie(a.name, a.phase, a.dtype, a.s_per, a.min, a.max, a.held_out_error, a.verdict),
-            std::tie(b.name, b.phase, b.dtype, b.s_per, b.min, b.max, b.held_out_error, b.verdict));
+  EXPECT_EQ(std::tie(a.name, a.phase, a.dtype, a.seconds_per_term, a.min, a.max, a.held_out_error, a.verdict),
+            std::tie(b.name, b.phase, b.dtype, b.seconds_per_term, b.min, b.max, b.held_out_error, b.verdict));
 }
 
 template <class Row>
@@ -163,7 +163,7 @@ TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
   EXPECT_EQ(text_of_origins(logs), "");
   Profile filled = logs;
   const std::vector<std::string> all{"gemm bfloat16", "gemm float16", "copy", "[gpu]"};
-  EXPECT_EQ(take_computations(filled, h100), all);
+  EXPECT_EQ(take_compute_prices(filled, h100), all);
   EXPECT_EQ(text_of_origins(filled), "gemm bfloat16, gemm float16, copy, [gpu] from h100-8");
   EXPECT_EQ(filled.memory_bytes, 80e9);
   expect_same_rows(filled.comm, logs.comm);
@@ -174,28 +174,28 @@ TEST(Profile, ComputationsOfAnotherClusterFillWhatIsMissing) {
     expect_same(filled.compute[i], h100.compute[i]);
   }
   ASSERT_EQ(filled.gpu->attention.size(), 4U);
-  EXPECT_TRUE(take_computations(filled, h100).size() == 0) << "all are known";
+  EXPECT_TRUE(take_compute_prices(filled, h100).size() == 0) << "all are known";
 
   // What was taken before keeps its origin, also through a file.
   const Scratch scratch;
   filled = logs;
-  take_computations(filled, h100);
+  take_compute_prices(filled, h100);
   filled.name = "first";
   Profile second = logs;
-  take_computations(second, again(filled, scratch));
+  take_compute_prices(second, again(filled, scratch));
   EXPECT_EQ(text_of_origins(second), "gemm bfloat16, gemm float16, copy, [gpu] from h100-8");
 
   // Measured GEMMs in 16 bits stay, and no model comes before them.
   Profile measured = logs;
   measured.compute.push_back({.op = Op::gemm, .dtype = DType::bfloat16, .alpha_s = 1e-6, .beta_s_per_flop = 2e-15});
   measured.memory_bytes = 40e9;
-  EXPECT_EQ(take_computations(measured, h100), (std::vector<std::string>{"gemm float16", "copy"}));
+  EXPECT_EQ(take_compute_prices(measured, h100), (std::vector<std::string>{"gemm float16", "copy"}));
   EXPECT_EQ(measured.compute.front().beta_s_per_flop, 2e-15);
   EXPECT_FALSE(measured.gpu);
   EXPECT_EQ(measured.memory_bytes, 40e9);
 
   Profile modules = logs;
-  take_computations(modules, find_profile("testbed-b"));
+  take_compute_prices(modules, find_profile("testbed-b"));
   EXPECT_EQ(modules.modules.size(), find_profile("testbed-b").modules.size());
   EXPECT_EQ(modules.modules.front().verdict.origin, "from testbed-b");
 }

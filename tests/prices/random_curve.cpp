@@ -7,7 +7,7 @@
 namespace moe {
 
 Points random_knots(uint64_t seed) {
-  const uint64_t stream = stream_of("knots of a curve");
+  const uint64_t stream = random_stream_id("knots of a curve");
   const auto drawn = [&](uint64_t draw) { return random_uniform(seed, stream, draw); };
   const int inner = static_cast<int>(seed % 4);
   double slope = 1e-12, seconds = 1e-5 * (1 + drawn(0));
@@ -25,7 +25,7 @@ Points random_knots(uint64_t seed) {
 }
 
 Points random_samples(uint64_t seed) {
-  const uint64_t stream = stream_of("samples of no curve");
+  const uint64_t stream = random_stream_id("samples of no curve");
   const uint64_t count = 2 + random_bits(seed, stream, 0) % 15;
   Points samples;
   for (uint64_t i = 0; i < count; ++i) {

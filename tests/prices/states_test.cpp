@@ -54,14 +54,14 @@ TEST(States, RowsOfTheBackwardThatComputesScoresAgainSayAll) {
                                .beta_s_per_flop = 3e-12});
     EXPECT_DOUBLE_EQ(backward_s(), 2e-3 + 3e-12 * flops) << text;
     TaskRow row{.name = "attention", .phase = Phase::backward, .dtype = shape.layer.dtype};
-    row.s_per[Term::call] = 5e-3;
+    row.seconds_per_term[Term::call] = 5e-3;
     profile.tasks.push_back(row);
     EXPECT_GT(backward_s(), 5e-3) << "measured with its scores kept: they are added; " << text;
     row.name = "attention:selective";
     profile.tasks.push_back(row);
     EXPECT_DOUBLE_EQ(backward_s(), 5e-3) << text;
     shape.parallel.recompute = Recompute::none;
-    profile.tasks.back().s_per[Term::call] = 7e-3;
+    profile.tasks.back().seconds_per_term[Term::call] = 7e-3;
     EXPECT_DOUBLE_EQ(backward_s(), 5e-3) << "not its row; " << text;
   }
 }

@@ -125,8 +125,8 @@ TEST(StepPrices, OptimizersCopyUnlessTheyWereMeasured) {
   row.name = "optimizer";
   row.phase = Phase::step;
   row.dtype = shape.layer.dtype;
-  row.s_per[Term::call] = 5e-6;
-  row.s_per[Term::weight_byte] = 3e-12;
+  row.seconds_per_term[Term::call] = 5e-6;
+  row.seconds_per_term[Term::weight_byte] = 3e-12;
   EXPECT_DOUBLE_EQ(step_seconds(LayerPricer(profile, shape), TaskKind::optimizer, work), 8e-6);
 }
 

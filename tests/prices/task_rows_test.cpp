@@ -21,7 +21,7 @@ void add_task_rows(Profile& profile, const LayerCase& shape, uint64_t seed) {
       if (!has_terms(kind)) continue;
       TaskRow row{.name = task_row_name(kind, shape), .phase = phase, .dtype = shape.layer.dtype};
       for (size_t t = 0; t < kTerms; ++t) {
-        row.s_per[t] = 1e-9 * random_uniform(seed, stream_of("task rows"), drawn++);
+        row.seconds_per_term[t] = 1e-9 * random_uniform(seed, random_stream_id("task rows"), drawn++);
         row.min[t] = 0;
         row.max[t] = 1e18;
       }
@@ -53,7 +53,7 @@ TEST(TaskRows, PriceTheTermsOfAChunksShare) {
                                   : static_cast<double>(chunk_rows(plan.rows, task.chunks, task.chunk).count()) /
                                         static_cast<double>(plan.rows);
         const TaskRow& row = row_of(layer.profile, task_row_name(task.kind, plan.shape), task.phase);
-        const double expected = layer.profile.task_overhead_s + dot(row.s_per, terms.share_terms(share));
+        const double expected = layer.profile.task_overhead_s + dot(row.seconds_per_term, terms.share_terms(share));
         ASSERT_NEAR(seconds[task.id], expected, 1e-9 * expected)
             << task.name() << ", " << schedule.name << ", " << layer.text;
         ++computations;
@@ -84,7 +84,7 @@ TEST(TaskRows, TellALayerThatIsOutsideOfWhatWasMeasured) {
   const TermValues terms = terms_of(TaskKind::attention, Phase::forward, shape, Flow::sharded).share_terms(1);
   const auto notes = [&](double least, double most) {
     Profile profile = layer.profile;
-    TaskRow row{.name = "attention", .dtype = shape.layer.dtype, .s_per = {0, 1e-12}};
+    TaskRow row{.name = "attention", .dtype = shape.layer.dtype, .seconds_per_term = {0, 1e-12}};
     row.min[1] = least * terms[1];
     row.max[1] = most * terms[1];
     profile.tasks.push_back(row);
@@ -109,7 +109,7 @@ TEST(TaskRows, ASharedExpertTakesTheExpertsRowWhereItHasNone) {
   };
   const auto add = [&](const std::string& name, double s_per_byte) {
     TaskRow row{.name = name, .dtype = layer.shape.layer.dtype};
-    row.s_per[Term::hidden_byte] = s_per_byte;
+    row.seconds_per_term[Term::hidden_byte] = s_per_byte;
     layer.profile.tasks.push_back(row);
   };
   const double bytes = terms[Term::hidden_byte], width = 64.0 / layer.shape.parallel.mp;
@@ -128,9 +128,9 @@ TEST(TaskRows, OfAnotherTypeOrPhasePriceNothing) {
   auto layer = random_layer(2);
   const double before = LayerPricer(layer.profile, layer.shape).dense_seconds(TaskKind::attention, Phase::forward);
   const DType other = layer.shape.layer.dtype == DType::float64 ? DType::float32 : DType::float64;
-  layer.profile.tasks.push_back({.name = "attention", .dtype = other, .s_per = {1}});
+  layer.profile.tasks.push_back({.name = "attention", .dtype = other, .seconds_per_term = {1}});
   layer.profile.tasks.push_back(
-      {.name = "attention", .phase = Phase::backward, .dtype = layer.shape.layer.dtype, .s_per = {1}});
+      {.name = "attention", .phase = Phase::backward, .dtype = layer.shape.layer.dtype, .seconds_per_term = {1}});
   const LayerPricer pricer(layer.profile, layer.shape);
   EXPECT_EQ(pricer.dense_seconds(TaskKind::attention, Phase::forward), before);
   EXPECT_EQ(pricer.dense_seconds(TaskKind::attention, Phase::backward), 1 + layer.profile.task_overhead_s);

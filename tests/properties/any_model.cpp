@@ -156,7 +156,7 @@ ModelDecision any_model_decision(const Schedule& schedule, const ModelShape& mod
   int64_t waiting = sends && model.shape.parallel.pp == 1 ? model.head_gradient_bytes : 0, waiting_pieces = 0;
   for (size_t place = 0; place < static_cast<size_t>(decided_layers(model)); ++place) {
     const bool dense = decides_dense(model, place);
-    if (stages_apart(model))
+    if (stages_decide_separately(model))
       for (int stage = 0; stage < model.shape.parallel.pp; ++stage)
         if (first_decision(model, stage) == place) waiting = waiting_pieces = 0;
     const LayerCase& made_by = dense ? cases.dense() : cases.moe();

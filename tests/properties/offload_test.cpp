@@ -218,7 +218,7 @@ TEST(Offload, NoPlanIsFasterThanItsBound) {
     std::map<int, double> link_s;  // by stage
     const std::vector<double> seconds = price(pricer, plan);
     for (const Task& task : plan.tasks())
-      if (moves_offloaded(task.kind)) link_s[task.lane] += seconds[task.id];
+      if (transfers_offloaded_weights(task.kind)) link_s[task.lane] += seconds[task.id];
     const double busiest = std::ranges::max_element(link_s, {}, [](const auto& lane) { return lane.second; })->second;
     EXPECT_GE(bound_s, busiest * (1 - 1e-12)) << "the bound knows every fetch and store: " << any.text;
     bound_by_link += bound_s < busiest * (1 + 1e-9) ? 1 : 0;

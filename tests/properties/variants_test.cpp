@@ -110,7 +110,7 @@ TEST(Packing, IsTakenOnlyAsFarAsItPaysAndFits) {
     if (result.decision.packing == 1) continue;
     const double capacity = layer_memory(layer.shape).total();  // which leaves nothing for more experts
     const DegreeChoice fitting{.micro_op_bytes = 2000, .fits = [capacity](const LayerCase& c, Flow flow) {
-                                 return !misfit(layer_memory(c, flow), capacity);
+                                 return !memory_refusal(layer_memory(c, flow), capacity);
                                }};
     ASSERT_EQ(search.tune(schedule, pricer, fitting).decision.packing, 1) << layer.text;
     ++misfits;

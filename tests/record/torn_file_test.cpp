@@ -161,7 +161,7 @@ TEST(TornFile, SurvivesTwentyKilledWriters) {
   const std::string path = scratch.path("killed.jsonl");
   size_t done = 0;
   for (uint64_t i = 0; i < kKills || (done == 0 && i < kMostKills); ++i) {
-    const double share = random_uniform(5, stream_of("kill"), i) * static_cast<double>(1 + i / kKills);
+    const double share = random_uniform(5, random_stream_id("kill"), i) * static_cast<double>(1 + i / kKills);
     const int status = run_child(path, std::chrono::microseconds(int(share * double(kLongestLife.count()))));
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself, with " << status;
     if (!std::filesystem::exists(path)) continue;  // killed before it began

@@ -115,12 +115,12 @@ TEST(RecordWriter, ACaseThatIsNotOkIsAnsweredUnlessItFailed) {
     }
   }
   RecordWriter leader(path, asking("d1")), other(scratch.path("none"));
-  other.take_done(leader.done_lines());
+  other.add_finished_cases(leader.finished_case_lines());
   for (const RecordWriter* writer : {&leader, &other})
     for (size_t i = 0; i < kStatuses.size(); ++i) {
       const std::string key = sample_case(static_cast<int>(i)).key;
       const bool failed = kStatuses[i] == CaseStatus::oom || kStatuses[i] == CaseStatus::error;
-      EXPECT_EQ(writer->answered(key) == nullptr, failed) << name_of(kStatuses[i]);
+      EXPECT_EQ(writer->finished_case(key) == nullptr, failed) << name_of(kStatuses[i]);
       EXPECT_EQ(writer->find(key) == nullptr, kStatuses[i] != CaseStatus::ok) << name_of(kStatuses[i]);
     }
 }

@@ -48,7 +48,7 @@ void expect_golden(const PhaseCosts& costs) {
   EXPECT_EQ(nearest.degree, 12);
   EXPECT_NEAR(nearest.seconds * 1e3, 57.5793, 5e-5);
   fmt::print("real optimum: r {:.3f}, {:.4f} ms, case {}\n", nearest.real.degree, nearest.real.seconds * 1e3,
-             nearest.real_case);
+             nearest.unrounded_case);
 }
 
 TEST(Algorithm1Golden, AuthorsOptimiser) { expect_golden(authors_costs()); }

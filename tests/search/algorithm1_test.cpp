@@ -44,8 +44,8 @@ TEST(Algorithm1, EveryQuestionByHand) {
                 {chunks_of_3(1, 3, 1, 1, 8), chunks_of_3(1, 3, 1, 1, 8.1), 6},   // 12 - 4
                 {chunks_of_3(1, 2, 1, 3, 8), chunks_of_3(1, 2, 1, 3, 8.1), 7}};  // 3 + 9 - 4
   for (const auto& [no, yes, question] : limits) {
-    EXPECT_FALSE(questions(no, 3)[question - 1]) << "Q" << question << ": equality is no";
-    EXPECT_TRUE(questions(yes, 3)[question - 1]) << "Q" << question;
+    EXPECT_FALSE(case_conditions(no, 3)[question - 1]) << "Q" << question << ": equality is no";
+    EXPECT_TRUE(case_conditions(yes, 3)[question - 1]) << "Q" << question;
   }
 }
 
@@ -63,7 +63,7 @@ TEST(Algorithm1, EveryCaseByHand) {
                {chunks_of_3(3, 1, 1, 1, 2), 3, 20},   // 18 + 2
                {chunks_of_3(1, 3, 1, 1, 8), 4, 14}};  // 2 + 12
   for (const auto& [costs, which, seconds] : cases) {
-    EXPECT_EQ(case_of(questions(costs, 3)), which) << text_of(costs);
+    EXPECT_EQ(case_of(case_conditions(costs, 3)), which) << text_of(costs);
     EXPECT_DOUBLE_EQ(predicted_seconds(costs, 3), seconds) << text_of(costs);
   }
 }
@@ -81,7 +81,7 @@ TEST(Algorithm1, CasesAreTheLongestPathWhereGatherAndScatterTakeEquallyLong) {
   for (uint64_t i = 0; i < 20000; ++i) {
     const PhaseCosts c = random_costs(kSeed, i, true);
     const double r = 1 + static_cast<double>(i % 160) / 10;
-    const Answers q = questions(c, r);
+    const CaseConditions q = case_conditions(c, r);
     for (size_t k = 0; k < q.size(); ++k) ++answers[k][q[k]];
     ++cases[case_of(q) - 1];
     const double longest =
@@ -120,7 +120,7 @@ TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
     std::array<std::set<int>, 4> pieces;
     int piece = 0, before = 0;
     for (double r = 1; r <= kMax; r += kStep) {
-      const int which = case_of(questions(c, r));
+      const int which = case_of(case_conditions(c, r));
       const auto at = static_cast<size_t>(which - 1);
       piece += which != before;
       before = which;
@@ -135,8 +135,8 @@ TEST(Algorithm1, MinimaAreThoseOfAFineGrid) {
       ASSERT_LE(minima[k]->seconds, least[k] * (1 + 1e-9)) << "case " << which << ": " << text_of(c);
       ASSERT_NEAR(minima[k]->seconds, case_seconds(which, c, minima[k]->degree), 1e-12 * minima[k]->seconds);
       const double r = minima[k]->degree, nudge = 1e-7 * r;  // the limit at an open end: the case is beside it
-      EXPECT_TRUE(case_of(questions(c, r)) == which || case_of(questions(c, r + nudge)) == which ||
-                  case_of(questions(c, std::max(1.0, r - nudge))) == which)
+      EXPECT_TRUE(case_of(case_conditions(c, r)) == which || case_of(case_conditions(c, r + nudge)) == which ||
+                  case_of(case_conditions(c, std::max(1.0, r - nudge))) == which)
           << "case " << which << " does not hold at r " << r << ": " << text_of(c);
       ++found[k];
       if (!pieces[k].empty()) worst = std::max(worst, least[k] / minima[k]->seconds - 1);
@@ -163,7 +163,7 @@ TEST(Algorithm1, DegreesAgainstEveryInteger) {
     const Algorithm1Result near = algorithm1(c, kMax), snapped = algorithm1(c, kMax, DegreeRounding::powers_of_two);
     for (const auto* result : {&near, &snapped}) {
       EXPECT_EQ(result->seconds, predicted_seconds(c, result->degree)) << text_of(c);
-      EXPECT_EQ(result->which_case, case_of(questions(c, result->degree))) << text_of(c);
+      EXPECT_EQ(result->which_case, case_of(case_conditions(c, result->degree))) << text_of(c);
       EXPECT_LE(result->real.seconds, result->seconds * (1 + 1e-12)) << text_of(c);
     }
     EXPECT_LT(std::abs(near.degree - near.real.degree), 1) << text_of(c);

@@ -50,7 +50,7 @@ TEST(BackwardsToChooseFrom, AreFewAndHardlySlower) {
     Draw draw(i);
     const BackwardOptions all = drawn(draw, 1 + static_cast<int>(i) % 150);
     BackwardOptions few = all;
-    few.keep_few();
+    few.keep_best_options();
     ASSERT_LE(few.paths.size(), kMaxBackwards);
     ASSERT_EQ(few.paths.size(), few.options.size());
     if (all.paths.size() <= kMaxBackwards) {

@@ -110,7 +110,7 @@ TEST(ModelContention, NoDecisionIsFasterThanTheBound) {
       Draws draws{seed};
       for (int i = 0; i < 20; ++i) {
         const ModelDecision d = any_model_decision(schedule, pricer, model.layers, draws);
-        ASSERT_TRUE(replay.sends_what_waits(d));
+        ASSERT_TRUE(replay.sends_all_waiting_bytes(d));
         const double seconds = replay.seconds(d);
         ASSERT_GE(seconds, found.at_least_s * (1 - 1e-9)) << name << ", " << model.layers << " layers, " << layer.text;
         beaten += seconds < found.total_s() * (1 - 1e-9);

@@ -82,7 +82,7 @@ struct CurvedModel {
 TEST(PartitionCurves, ExactIsTheLeastOfAllOnSmallModels) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const CurvedModel model(seed, 3, 9);
-    ASSERT_TRUE(std::ranges::all_of(model.problem.layers, &PartitionLayer::bends_known)) << seed;
+    ASSERT_TRUE(std::ranges::all_of(model.problem.layers, &PartitionLayer::breakpoints_known)) << seed;
     const double least = partition_random::least_of_all(model.problem, 0, 0);
     const Partition exact = partition_exact(model.problem, {.grain_bytes = kElement});
     check_partition(model.problem, exact);
@@ -96,7 +96,7 @@ TEST(PartitionCurves, BendsFindWhatEveryGrainFinds) {
   for (uint64_t seed = 1; seed <= 300; ++seed) {
     const CurvedModel model(seed, 2 + static_cast<int>(seed % 9), 60);
     PartitionProblem unknown = model.problem;
-    for (PartitionLayer& layer : unknown.layers) layer.bends_known = false;
+    for (PartitionLayer& layer : unknown.layers) layer.breakpoints_known = false;
     const Partition found = partition_exact(model.problem, {.grain_bytes = kElement});
     const Partition tried = partition_exact(unknown, {.grain_bytes = kElement});
     EXPECT_NEAR(found.seconds, tried.seconds, 1e-12 * tried.seconds) << "seed " << seed;

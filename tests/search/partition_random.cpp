@@ -63,9 +63,9 @@ PartitionLayer problem_layer(const RandomModel& m, const Layer& layer, int64_t m
   for (const Degree& with : layer.degrees)
     for (const Degree& without : layer.degrees) add_bend(m, without.alone_s - with.beside_s, element, moe);
   add_bend(m, layer.dense_s, element, dense);
-  p.moe_bends.assign(moe.begin(), moe.end());
-  p.dense_bends.assign(dense.begin(), dense.end());
-  p.bends_known = true;
+  p.moe_breakpoints.assign(moe.begin(), moe.end());
+  p.dense_breakpoints.assign(dense.begin(), dense.end());
+  p.breakpoints_known = true;
   const auto& best = *std::ranges::min_element(layer.degrees, {}, &Degree::alone_s);
   p.moe_window_s = best.alone_s - best.beside_s;
   p.dense_window_s = layer.dense_s;

@@ -172,9 +172,9 @@ TEST(Partition, ExactNeedsNoBends) {
     PartitionProblem problem = model->problem;
     for (size_t i = 0; i < problem.layers.size(); ++i) {
       PartitionLayer& layer = problem.layers[i];
-      layer.moe_bends.clear();
-      layer.dense_bends.clear();
-      layer.bends_known = false;
+      layer.moe_breakpoints.clear();
+      layer.dense_breakpoints.clear();
+      layer.breakpoints_known = false;
       const double steep = 0.01 * static_cast<double>((seed + i) % 4), bent = 0.002 * static_cast<double>(seed % 5);
       layer.seconds = [steep, bent](int64_t x, int64_t y) {  // neither straight nor a sum of two
         const double a = static_cast<double>(x), b = static_cast<double>(y);

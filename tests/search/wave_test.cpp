@@ -278,7 +278,7 @@ TEST(Wave, IsTunedAsASchedule) {
     if (found.variant != nullptr) continue;
     const LayerPricer own(drawn.layer.profile, found.plan.shape);
     const std::vector<double> seconds = price(own, found.plan);
-    const int keep = usual_kept_layers(drawn.model, wave.iteration);
+    const int keep = default_kept_layers(drawn.model, wave.iteration);
     ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>());
     if (drawn.layer.profile.contention.none()) {
       const double recomputed = wave_rules::times_of(found.plan, seconds).makespan_s();
@@ -356,7 +356,7 @@ TEST(Wave, TurnsFollowEachOther) {
       if (found.variant != nullptr) continue;  // `wave` with another's plan
       const LayerPricer own(drawn.layer.profile, found.plan.shape);
       const std::vector<double> priced = price(own, found.plan);
-      const int keep = usual_kept_layers(drawn.model, schedule.iteration);
+      const int keep = default_kept_layers(drawn.model, schedule.iteration);
       for (int i = 0; i < 3; ++i) {
         const std::vector<double> seconds = i == 0 ? priced : any_seconds(found.plan, drawn.draws);
         ASSERT_EQ(faults_of(found.plan, keep, seconds), std::vector<std::string>()) << schedule.name;
@@ -424,7 +424,7 @@ TEST(Wave, NoPlanIsFasterThanItsBound) {
     Draws draws{seed};
     for (const Schedule& schedule : iteration_schedules()) {
       if (model.shape.parallel.pp > 1 && schedule.iteration != IterationOrder::any) continue;
-      const int usual = usual_kept_layers(model, schedule.iteration);
+      const int usual = default_kept_layers(model, schedule.iteration);
       WaveChoice choice{.keep = draws.below(2) == 0
                                     ? usual
                                     : min_kept_layers(model, schedule.iteration) + draws.below(2 * model.layers),

@@ -43,8 +43,8 @@ std::vector<double> counted_estimate(const RoutingTrace& profiled, const Routing
 }
 
 TEST(PathProfile, EstimatesByTheLikeliestExpertOfEachPath) {
-  const RoutingSource source{.layers = 6, .experts = 5, .seed = 3};
-  const RoutingTrace profiled = draw_routing(source, 4, 300), served = draw_routing(source, 1, 400, 4);
+  const SyntheticRouting source{.layers = 6, .experts = 5, .seed = 3};
+  const RoutingTrace profiled = generate_routing(source, 4, 300), served = generate_routing(source, 1, 400, 4);
   for (const int length : {1, 3, 4}) {
     const PathProfile profile(profiled, length);
     for (int layer = length; layer < source.layers; ++layer) {
@@ -77,8 +77,9 @@ TEST(PathProfile, TwoExpertsOfATokenSplitIt) {
 // The best guess, computed from the source, against guesses by the profile of tokens that it has not seen.
 TEST(PathProfile, GuessesAsWellAsIsPossible) {
   for (const int length : {1, 2, 3}) {
-    const RoutingSource source{.layers = 5, .experts = 6, .skew = 0.8, .correlation = 0.6, .drift = 0, .seed = 5};
-    const RoutingTrace profiled = draw_routing(source, 1, 200'000), served = draw_routing(source, 1, 200'000, 1);
+    const SyntheticRouting source{.layers = 5, .experts = 6, .skew = 0.8, .correlation = 0.6, .drift = 0, .seed = 5};
+    const RoutingTrace profiled = generate_routing(source, 1, 200'000),
+                       served = generate_routing(source, 1, 200'000, 1);
     const double best = best_guess_accuracy(source, 4, length);
     EXPECT_NEAR(PathProfile(profiled, length).guess_accuracy(served, 4) / best, 1, 0.01) << length;
     EXPECT_GT(best, 0.4);
@@ -86,7 +87,7 @@ TEST(PathProfile, GuessesAsWellAsIsPossible) {
 }
 
 TEST(PathProfile, LongerPathsAllowBetterGuesses) {
-  const RoutingSource source{.layers = 5, .experts = 6, .drift = 0};
+  const SyntheticRouting source{.layers = 5, .experts = 6, .drift = 0};
   EXPECT_GT(best_guess_accuracy(source, 4, 2), best_guess_accuracy(source, 4, 1) + 0.005);
   EXPECT_GT(best_guess_accuracy(source, 4, 4), best_guess_accuracy(source, 4, 2) + 0.01);
 }
@@ -103,10 +104,10 @@ TEST(PathProfile, WritesEveryPath) {
 }
 
 TEST(PathProfile, RefusesLengthsThatLeaveNothing) {
-  const RoutingTrace trace = draw_routing({.layers = 3, .experts = 4}, 1, 8);
+  const RoutingTrace trace = generate_routing({.layers = 3, .experts = 4}, 1, 8);
   EXPECT_THROW(PathProfile(trace, 0), BadInput);
   EXPECT_THROW(PathProfile(trace, 3), BadInput);
-  const RoutingTrace wide = draw_routing({.layers = 12, .experts = 256}, 1, 8);
+  const RoutingTrace wide = generate_routing({.layers = 12, .experts = 256}, 1, 8);
   EXPECT_THROW(PathProfile(wide, 8), BadInput);
 }
 

@@ -48,7 +48,7 @@ TEST(RoutingTrace, ReadsLinesInAnyOrder) {
 }
 
 TEST(RoutingTrace, ComesBackAsItWasWritten) {
-  const RoutingTrace drawn = draw_routing({.layers = 3, .experts = 5}, 4, 7);
+  const RoutingTrace drawn = generate_routing({.layers = 3, .experts = 5}, 4, 7);
   const TraceFile file;
   write_routing_trace(drawn, file.path());
   const RoutingTrace read = read_routing_trace(file.path(), 5, 7);
@@ -80,14 +80,14 @@ TEST(RoutingTrace, NamesTheLineOrTokenThatIsWrong) {
 }
 
 TEST(SyntheticRouting, IsTheSameWhoeverDrawsIt) {
-  const RoutingSource source{.layers = 3, .experts = 6, .seed = 9};
-  const RoutingTrace all = draw_routing(source, 5, 11), later = draw_routing(source, 2, 11, 3);
+  const SyntheticRouting source{.layers = 3, .experts = 6, .seed = 9};
+  const RoutingTrace all = generate_routing(source, 5, 11), later = generate_routing(source, 2, 11, 3);
   EXPECT_EQ(all.part(3, 2).choices, later.choices);
-  EXPECT_NE(all.choices, draw_routing({.layers = 3, .experts = 6, .seed = 10}, 5, 11).choices);
+  EXPECT_NE(all.choices, generate_routing({.layers = 3, .experts = 6, .seed = 10}, 5, 11).choices);
 }
 
 TEST(SyntheticRouting, HasThePopularityOfItsSkew) {
-  const RoutingTrace trace = draw_routing({.layers = 4, .experts = 4, .skew = 1, .drift = 0}, 1, 200'000);
+  const RoutingTrace trace = generate_routing({.layers = 4, .experts = 4, .skew = 1, .drift = 0}, 1, 200'000);
   for (int layer = 0; layer < 4; ++layer) {
     std::vector<int64_t> counts = trace.counts(layer, 0);
     std::ranges::sort(counts, std::greater());
@@ -99,10 +99,10 @@ TEST(SyntheticRouting, HasThePopularityOfItsSkew) {
 
 TEST(SyntheticRouting, ExtremesOfCorrelation) {
   // Of correlation 1 an expert of one layer tells the next; of 0 the next has the popularity of its layer.
-  const TraceStatistics all = statistics_of(draw_routing({.experts = 8, .correlation = 1, .drift = 0}, 1, 20'000));
+  const TraceStatistics all = statistics_of(generate_routing({.experts = 8, .correlation = 1, .drift = 0}, 1, 20'000));
   EXPECT_DOUBLE_EQ(all.pattern_1, 1);
   const TraceStatistics none =
-      statistics_of(draw_routing({.experts = 8, .skew = 0, .correlation = 0, .drift = 0}, 1, 200'000));
+      statistics_of(generate_routing({.experts = 8, .skew = 0, .correlation = 0, .drift = 0}, 1, 200'000));
   EXPECT_NEAR(none.pattern_1, 1.0 / 8, 0.01);
   EXPECT_NEAR(none.pattern_2, 2.0 / 8, 0.015);
 }
@@ -118,9 +118,9 @@ TEST(RoutingTrace, StatisticsOfAFewTokens) {
 }
 
 TEST(SyntheticRouting, RefusesWhatIsNoSource) {
-  EXPECT_THROW(draw_routing({.experts = 0}, 1, 1), BadInput);
-  EXPECT_THROW(draw_routing({.skew = -1}, 1, 1), BadInput);
-  EXPECT_THROW(draw_routing({.correlation = 1.5}, 1, 1), BadInput);
+  EXPECT_THROW(generate_routing({.experts = 0}, 1, 1), BadInput);
+  EXPECT_THROW(generate_routing({.skew = -1}, 1, 1), BadInput);
+  EXPECT_THROW(generate_routing({.correlation = 1.5}, 1, 1), BadInput);
 }
 
 }  // namespace

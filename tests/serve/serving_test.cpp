@@ -49,9 +49,9 @@ struct Served {
   Profile profile;
   LayerCase shape;
   ServingSetup setup;
-  RoutingSource source{.layers = kLayers, .experts = kExperts, .skew = 0.9, .correlation = 0.7, .drift = 0.5};
-  RoutingTrace profiled = draw_routing(source, 20, kRanks* kTokens);
-  RoutingTrace trace = draw_routing(source, 30, kRanks* kTokens, 20);
+  SyntheticRouting source{.layers = kLayers, .experts = kExperts, .skew = 0.9, .correlation = 0.7, .drift = 0.5};
+  RoutingTrace profiled = generate_routing(source, 20, kRanks* kTokens);
+  RoutingTrace trace = generate_routing(source, 30, kRanks* kTokens, 20);
   PathProfile paths{profiled, kLength};
 };
 
@@ -212,7 +212,7 @@ TEST(Serving, VariantsAreRankedAsTheyMustBe) {
 // A batch of which each fourth token is known, the other three going alike, against all of them written out.
 TEST(Serving, TokensOfATraceMayStandForSeveral) {
   Served s;
-  RoutingTrace some = draw_routing(s.source, 3, kRanks * kTokens / 4), all = some;
+  RoutingTrace some = generate_routing(s.source, 3, kRanks * kTokens / 4), all = some;
   all.batch_tokens *= 4;
   for (std::vector<int32_t>& layer : all.choices) {
     std::vector<int32_t> four;
@@ -258,7 +258,7 @@ TEST(Serving, RefusesOtherLayers) {
   s.setup.max_experts = 1;
   EXPECT_THROW(Serving(pricer, s.setup), BadInput);
   s.setup.max_experts = 4;
-  const RoutingTrace other = draw_routing({.layers = 3, .experts = kExperts}, 1, 8);
+  const RoutingTrace other = generate_routing({.layers = 3, .experts = kExperts}, 1, 8);
   EXPECT_THROW(Serving(pricer, s.setup).run(variant("uniform"), other, nullptr), BadInput);
   EXPECT_THROW(Serving(pricer, s.setup).run(variant("lina-serve"), s.trace, nullptr), BadInput);
 }
@@ -274,13 +274,13 @@ TEST(RankReplay, SecondsOfEachRank) {
     each.insert(each.end(), kRanks, alike[c]);
   }
   RankTimes times;
-  EXPECT_EQ(replay.replay_each(each, &times).makespan_s, replay.replay(alike, {}).makespan_s);
+  EXPECT_EQ(replay.replay_rank_seconds(each, &times).makespan_s, replay.replay(alike, {}).makespan_s);
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_DOUBLE_EQ(times.end(0, rank), 1);
   each.back() += 5;  // of the last task, on the last rank
-  const double longer = replay.replay_each(each).makespan_s.front();
+  const double longer = replay.replay_rank_seconds(each).makespan_s.front();
   EXPECT_DOUBLE_EQ(longer, replay.replay(alike, {}).makespan_s.front() + 5);
   each.pop_back();
-  EXPECT_THROW(replay.replay_each(each), std::exception);
+  EXPECT_THROW(replay.replay_rank_seconds(each), std::exception);
 }
 
 }  // namespace

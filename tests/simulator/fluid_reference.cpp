@@ -115,8 +115,8 @@ Draw random_draw(uint64_t seed) {
                          &c.copy_by_compute, &c.inter_by_copy, &c.intra_by_copy, &c.compute_by_copy})
     *factor = draws.factor();
   if (draws.below(2) == 0)
-    for (size_t of = 0; of < kSlowed; ++of)
-      for (size_t by = 0; by < kSlowed; ++by)
+    for (size_t of = 0; of < kContendedResources; ++of)
+      for (size_t by = 0; by < kContendedResources; ++by)
         if (of != by && draws.below(3) == 0) c.stall_s[of][by] = 0.3 * draws.uniform();
   constexpr std::array kKinds{LaneKind::compute, LaneKind::inter, LaneKind::intra,
                               LaneKind::comm,    LaneKind::copy,  LaneKind::gradient};

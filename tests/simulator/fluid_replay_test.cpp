@@ -251,7 +251,7 @@ TEST(FluidReplay, IsStraightAsFarAsItSays) {
     };
     double from = 0;
     for (int piece = 0; piece < 5 && from < 1; ++piece) {
-      const LineSpan span = replay.replay_along(at(from), slopes);
+      const LinearSegment span = replay.replay_along(at(from), slopes);
       EXPECT_NEAR(span.seconds, replay.makespan(at(from), ends), 1e-12 * span.seconds) << "seed " << seed;
       const double reach = std::min(span.reach, 1 - from);
       for (const double share : {0.3, 0.999})

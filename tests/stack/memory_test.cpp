@@ -70,7 +70,7 @@ ModelShape drawn_model(uint64_t seed) {
 double estimated_bytes(const Plan& plan) {
   MemoryRequest request = memory_request(plan);
   request.keeps_ends = true;
-  request.scores = keeps_scores(DeviceKind::cpu, AttentionBy::own);
+  request.scores = stores_attention_scores(DeviceKind::cpu, AttentionBy::own);
   double sum = 0;
   const int stages = plan.shape.parallel.pp;
   for (int stage = 0; stage < stages; ++stage) {

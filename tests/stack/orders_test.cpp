@@ -70,7 +70,7 @@ Plan drawn_plan(uint64_t seed) {
   if (draws.below(4) == 0) layer.capacity_factor.reset();
   if (draws.below(4) == 0) layer.aux_loss = 0.1;
   if (draws.below(2) == 0) layer.norm = draws.below(3) == 0 ? Norm::post_layernorm : Norm::rmsnorm;
-  if (draws.below(4) == 0 && !is_post(layer.norm)) layer.shared_hidden = 8;
+  if (draws.below(4) == 0 && !is_post_norm(layer.norm)) layer.shared_hidden = 8;
   if (draws.below(6) == 0) layer.order = "gshard";
   ParallelShape parallel{.nodes = 2, .ranks_per_node = 2, .mp = draws.below(2) == 0 ? 1 : 2, .ep = 2, .esp = 2};
   parallel.pp = 1 + static_cast<int>(draws.below(2));
@@ -81,7 +81,7 @@ Plan drawn_plan(uint64_t seed) {
   model.layers = parallel.pp * (1 + static_cast<int>(draws.below(2)));
   const bool interleaves = parallel.pp == 2 && seed % 3 == 0;
   if (interleaves) model.virtual_stages = 2, model.layers = 4;
-  if (model.layers > 1 && !is_post(layer.norm) && draws.below(3) == 0)
+  if (model.layers > 1 && !is_post_norm(layer.norm) && draws.below(3) == 0)
     model.dense = DenseLayers{{{true}}, 16}.first(model.layers);
   model.micro_batches = 1 + static_cast<int>(draws.below(3));
   model.order = draws.below(2) == 0 ? PipelineOrder::gpipe : PipelineOrder::one_f_one_b;

@@ -190,7 +190,7 @@ TEST_P(GemmTest, RotatesPairsByTheirPlaceAndBack) {
       turns.as<T>()[place * kDim + j + 3] = static_cast<T>(std::sin(angle(place, j)));
     }
     const std::vector<T> before(x.as<T>(), x.as<T>() + kTokens * kWidth);
-    cpu_math().rotate(x, kDim, turns, Turn::forward);
+    cpu_math().rotate(x, kDim, turns, RotationDirection::forward);
     const double tolerance = sizeof(T) == 4 ? 1e-6 : 1e-14;
     for (int64_t i = 0; i < kTokens * kHeads * 3; ++i) {
       const int64_t head = i / 3, j = i % 3, low = head * kDim + j;
@@ -199,7 +199,7 @@ TEST_P(GemmTest, RotatesPairsByTheirPlaceAndBack) {
       EXPECT_NEAR(x.as<T>()[low], turned.real(), tolerance);
       EXPECT_NEAR(x.as<T>()[low + 3], turned.imag(), tolerance);
     }
-    cpu_math().rotate(x, kDim, turns, Turn::back);
+    cpu_math().rotate(x, kDim, turns, RotationDirection::back);
     for (size_t i = 0; i < before.size(); ++i) EXPECT_NEAR(x.as<T>()[i], before[i], tolerance);
   });
 }

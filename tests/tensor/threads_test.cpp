@@ -97,7 +97,7 @@ TEST_P(OnThreads, ProductsAreAsExact) {
   cpu::set_thread_count(2);
   gemm(matrix(a), matrix(b), matrix(two));
   cpu::set_thread_count(1);
-  with_number(GetParam(), [&]<class T>(T) {
+  with_number_type(GetParam(), [&]<class T>(T) {
     for (int64_t i = 0; i < kRows * kRows; ++i)
       ASSERT_NEAR(static_cast<double>(widened(one.view().as<T>()[i])),
                   static_cast<double>(widened(two.view().as<T>()[i])), GetParam() == DType::float64 ? 1e-12 : 1e-3);

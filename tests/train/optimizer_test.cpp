@@ -20,10 +20,10 @@ using Real = long double;
 constexpr DType kWeightTypes[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
 
 double element(TensorView t, int64_t i) {
-  return with_number(t.dtype(), [&]<class T>(T) { return static_cast<double>(widened(t.as<T>()[i])); });
+  return with_number_type(t.dtype(), [&]<class T>(T) { return static_cast<double>(widened(t.as<T>()[i])); });
 }
 void set(TensorView t, int64_t i, double value) {
-  with_number(t.dtype(), [&]<class T>(T) { round_to(value, t.as<T>()[i]); });
+  with_number_type(t.dtype(), [&]<class T>(T) { round_to(value, t.as<T>()[i]); });
 }
 void randomize(TensorView t, uint64_t stream, double scale) {
   for (int64_t i = 0; i < t.elements(); ++i) set(t, i, scale * random_normal(7, stream, i));
@@ -132,7 +132,7 @@ TEST(Optimizer, StepsAreThoseOfTheFormulas) {
     for (const OptimizerState& state : optimizer.states()) {
       const TestedTensor& t = tensors[state.of];
       const DType dtype = t.value.view().dtype();
-      ASSERT_EQ(state.value.dtype(), sums_type(dtype));
+      ASSERT_EQ(state.value.dtype(), accumulation_type(dtype));
       ASSERT_EQ(state.value.elements(), t.value.view().elements());
       for (int64_t i = 0; i < state.value.elements(); ++i) {
         const Life& life = t.lives[i];

@@ -45,7 +45,7 @@ struct Whole {
         extents{1 + dice.below(5), 1 + dice.below(9), 1 + dice.below(dice.below(2) ? 1 : 11)},
         dtype(kTypes[dice.below(4)]) {}
   uint64_t bits(int64_t i, int64_t j, int64_t k) const {
-    return random_bits(stream_of(name), 2, (i * extents[1] + j) * extents[2] + k);
+    return random_bits(random_stream_id(name), 2, (i * extents[1] + j) * extents[2] + k);
   }
 };
 

@@ -407,7 +407,7 @@ TEST(ShapeBounds, AreBelowEveryTunedPlan) {
       const RankedSchedule row = ranked({chosen, profile, {}, pricing}, *schedule);
       if (row.refusal) continue;
       const double lanes_s = lane_bound_s(*schedule, pricer, model, {}, shapes);
-      const double step_s = model.step.planned ? step_least_seconds(*schedule, pricer, model) : 0;
+      const double step_s = model.step.planned ? min_step_seconds(*schedule, pricer, model) : 0;
       const double max_s = row.total_s() * (1 + 1e-9);
       EXPECT_LE(lanes_s + step_s, max_s) << i << " " << schedule->name;
       EXPECT_LE(plan_bound_s(*schedule, pricer, chosen, {}, shapes), max_s) << i << " " << schedule->name;
@@ -495,7 +495,7 @@ TEST(ShapeSearch, IsNoSlowerThanWhatItFoundForFrameworks) {
                                            .schedules = all,
                                            .frameworks = commands::frameworks(),
                                            .seconds = 0.01});
-    for (const FrameworkPlans& plans : found.of_frameworks) {
+    for (const FrameworkPlans& plans : found.plans_by_framework) {
       if (plans.rows.empty()) continue;
       const RankedShape& best = plans.rows.front();
       if (best.model.shape.parallel.trainer != chosen.model.shape.parallel.trainer) continue;

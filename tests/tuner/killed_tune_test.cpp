@@ -103,7 +103,7 @@ TEST_F(KilledTune, ResumesWithoutDoingAnythingTwice) {
   size_t done = 0;
   for (int kill_number = 0; kill_number < kKills; ++kill_number) {
     const pid_t child = start();
-    const double life = random_uniform(7, stream_of("kill"), static_cast<uint64_t>(kill_number)) * kLongestLifeS;
+    const double life = random_uniform(7, random_stream_id("kill"), static_cast<uint64_t>(kill_number)) * kLongestLifeS;
     std::this_thread::sleep_for(std::chrono::duration<double>(life));
     kill(child, SIGKILL);
     int status = 0;

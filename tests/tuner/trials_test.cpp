@@ -70,9 +70,9 @@ TEST_F(AnswerOfTrials, TheVerdictSaysWhatIsSafeAndWhatWasGained) {
   RankedSchedule &fsmoe = answer_.ranking[0], &tutel = answer_.ranking[1];
   fsmoe.forward_s = fsmoe.backward_s = 1;
   tutel.forward_s = tutel.backward_s = 1.02;
-  answer_.no_trials = "nothing was run";
+  answer_.no_trials_reason = "nothing was run";
   EXPECT_EQ(verdict_of(answer_), "predicted 1.020x over tutel, not run");
-  answer_.no_trials.reset();
+  answer_.no_trials_reason.reset();
   const auto said = [&](double fsmoe_s, double tutel_s) {
     answer_.trials = {{trial("fsmoe", 2, fsmoe_s)}, {trial("tutel", 2.04, tutel_s)}};
     return verdict_of(answer_);
@@ -84,7 +84,7 @@ TEST_F(AnswerOfTrials, TheVerdictSaysWhatIsSafeAndWhatWasGained) {
   answer_.trials[0].record.status = CaseStatus::invalid;
   EXPECT_EQ(verdict_of(answer_), "not safe: predicted 1.020x over tutel, not run");
   answer_.trials.clear();
-  answer_.no_trials = "nothing was run";
+  answer_.no_trials_reason = "nothing was run";
   std::swap(answer_.ranking[0], answer_.ranking[1]);
   tutel.forward_s = 3;
   EXPECT_EQ(verdict_of(answer_), "none is predicted faster than tutel");
@@ -246,10 +246,10 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
                                                     {"C", "c", true, {}, kFsmoe, "hooks"},
                                                     {"D", "d", true, kNone}}};
   const RankedShape fsmoe{chosen_.model, answer_.ranking[0]}, tutel{chosen_.model, answer_.ranking[1]};
-  answer_.of_frameworks = {{&made_up[0], {fsmoe, tutel}},
-                           {&made_up[1], {tutel}},
-                           {&made_up[2], {fsmoe}},
-                           {&made_up[3], {}, Refusal{.reason = "has no lina"}}};
+  answer_.plans_by_framework = {{&made_up[0], {fsmoe, tutel}},
+                                {&made_up[1], {tutel}},
+                                {&made_up[2], {fsmoe}},
+                                {&made_up[3], {}, Refusal{.reason = "has no lina"}}};
   const std::string text = text_of(answer_);
   EXPECT_NE(text.find("SET IT all settings: ./moetune export a  (formats: a, b, c)\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n       c: except for hooks; d: has no lina\n"), std::string::npos) << text;
@@ -266,9 +266,9 @@ TEST_F(AnswerOfTrials, WhatAFrameworkLacksStandsBesideItsName) {
   // A run decides between the rows of the answer's own shape, as it does for the recommendation.
   answer_.trials = {{trial("fsmoe", fsmoe.total_s(), 3 * tutel.total_s())},
                     {trial("tutel", tutel.total_s(), 2 * tutel.total_s())}};
-  EXPECT_EQ(best_of(answer_, answer_.of_frameworks[0])->best.schedule->name, "tutel");
-  answer_.of_frameworks[0].rows[1].model.shape.parallel.zero = 1;
-  EXPECT_EQ(best_of(answer_, answer_.of_frameworks[0])->best.schedule->name, "fsmoe") << "that shape was not run";
+  EXPECT_EQ(best_of(answer_, answer_.plans_by_framework[0])->best.schedule->name, "tutel");
+  answer_.plans_by_framework[0].rows[1].model.shape.parallel.zero = 1;
+  EXPECT_EQ(best_of(answer_, answer_.plans_by_framework[0])->best.schedule->name, "fsmoe") << "that shape was not run";
 }
 
 // Every framework in a shape of its own, each too long for one line.
@@ -278,7 +278,7 @@ TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
   answer_.neighbours = {{Phase::forward, 1, 0.1}, {Phase::backward, 1, 0.2}};
   for (const commands::Framework& framework : commands::frameworks()) {
     RankedShape plan{chosen_.model, answer_.ranking[1]};
-    plan.model.micro_batches = 128 + static_cast<int>(answer_.of_frameworks.size());
+    plan.model.micro_batches = 128 + static_cast<int>(answer_.plans_by_framework.size());
     ParallelShape& p = plan.model.shape.parallel;
     p.dp = 128;
     p.mp = 8;
@@ -287,9 +287,9 @@ TEST_F(AnswerOfTrials, KeepsItsLinesAndWidthWhateverFrameworksRun) {
     p.pp = 16;
     p.zero = 1;
     p.recompute = Recompute::full;
-    if (!framework.runs_all()) answer_.of_frameworks.push_back({&framework, {plan}, std::nullopt, 0.05});
+    if (!framework.runs_all_schedules()) answer_.plans_by_framework.push_back({&framework, {plan}, std::nullopt, 0.05});
   }
-  answer_.of_frameworks.back() = answer_.of_frameworks.front();
+  answer_.plans_by_framework.back() = answer_.plans_by_framework.front();
   const std::string text = text_of(answer_);
   EXPECT_LE(std::ranges::count(text, '\n'), 25) << text;
   EXPECT_NE(text.find("    128 of 2 gpipe, ZeRO 1, recompute full\n"), std::string::npos) << text;

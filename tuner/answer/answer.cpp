@@ -88,7 +88,7 @@ double expected_s(const Answer& answer, const RankedSchedule& row, const CaseRec
 bool clearly_faster(const Answer& answer, const RankedSchedule& row, const RankedSchedule& than) {
   const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, than.schedule->name);
   if (own == nullptr || other == nullptr || !is_sound_run(*own) || !is_sound_run(*other)) return false;
-  const std::optional<Interval> own_s = likely_s(*own), other_s = likely_s(*other);
+  const std::optional<Interval> own_s = median_interval_s(*own), other_s = median_interval_s(*other);
   return own_s && other_s && whole_s(answer, row, *own, own_s->high) < whole_s(answer, than, *other, other_s->low) &&
          expected_s(answer, row, *own) < expected_s(answer, than, *other) * (1 - kClearlyFaster);
 }
@@ -125,7 +125,7 @@ const RankedSchedule& recommended(const Answer& answer) {
                        larger_groups ? "; --shape auto searches groups in which it fits" : "");
   const RankedSchedule* best = &first;
   for (const RankedSchedule& row : answer.ranking)
-    if (row.is_usable() && !same_time(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
+    if (row.is_usable() && !is_equally_fast(row.total_s(), best->total_s()) && clearly_faster(answer, row, *best))
       best = &row;
   return *best;
 }
@@ -151,7 +151,7 @@ std::string large_error_text(const Answer& answer) {
         100 * worst, slowdown);
   return fmt::format(
       "runs are up to {:.0f} % off: ranks may share cores, or other load slows them ({} doctor finds causes)",
-      100 * worst, program_word());
+      100 * worst, program_command());
 }
 
 bool is_doubtful(const Answer& answer) {
@@ -227,7 +227,7 @@ Json json_of(const Answer& answer) {
   Json ranking = Json::array(), steps = Json::array(), trials = Json::array(), frameworks = Json::array();
   for (const RankedSchedule& row : answer.ranking) ranking.push_back(json_of(answer, row));
   for (const Trial& trial : answer.trials) trials.push_back(json_of(trial));
-  for (const FrameworkPlans& plans : answer.of_frameworks) frameworks.push_back(json_of(answer, plans));
+  for (const FrameworkPlans& plans : answer.plans_by_framework) frameworks.push_back(json_of(answer, plans));
   for (const Neighbour& n : answer.neighbours)
     steps.push_back(
         {{"phase", n.phase ? Json(name_of(*n.phase)) : Json("both")}, {"degree", n.degree}, {"slower", n.slower}});

@@ -36,7 +36,7 @@ struct UserLayout {
 /// A layout with its predicted time. A layout that exceeds a rank's memory is timed as if it fit.
 struct TimedLayout {
   RankedShape plan;
-  std::optional<Refusal> misfit = {};  // why the layout does not fit; none: it fits
+  std::optional<Refusal> memory_refusal = {};  // why the layout does not fit; none: it fits
 };
 
 /// One step of a Walk: a change of the layout, and the layout after it.
@@ -44,12 +44,12 @@ struct LayoutStep {
   std::vector<std::string> flags = {};     // the flags of tune that change: "--mp 1"
   std::vector<std::string> settings = {};  // the same changes as settings of the framework, if it has such settings
   TimedLayout layout = {};                 // after the change
-  bool is_rest = false;                    // several remaining changes, taken together
+  bool is_remainder = false;               // several remaining changes, taken together
 };
 
 /// The user's layout and the changes that turn it into the recommended plan. There are no steps if the layout cannot be
 /// planned, or if it takes at most kEquallyFast longer than the plan.
-struct Walk {
+struct LayoutWalk {
   std::vector<std::string> flags = {};  // the flags that describe the user's layout
   TimedLayout own = {};
   std::vector<LayoutStep> steps = {};
@@ -76,16 +76,16 @@ struct Answer {
       1;  // slowdown of cores while prices were measured, over their best since then (CoreTimes::over)
   const commands::Framework* framework = nullptr;  // the framework that the answer is for; null: all of them
   std::vector<RankedSchedule> ranking = {};
-  const UserLayout* own = nullptr;                 // the user's layout; null: unknown
-  std::optional<RankedSchedule> current = {};      // row of the user's layout; none: it has another shape
-  std::optional<Walk> walk = {};                   // changes from the user's layout to the recommended plan
-  std::vector<FrameworkPlans> of_frameworks = {};  // plans of the frameworks that the answer is for
-  std::vector<Neighbour> neighbours = {};          // times at degrees next to those of the recommended schedule
+  const UserLayout* own = nullptr;                      // the user's layout; null: unknown
+  std::optional<RankedSchedule> current = {};           // row of the user's layout; none: it has another shape
+  std::optional<LayoutWalk> walk = {};                  // changes from the user's layout to the recommended plan
+  std::vector<FrameworkPlans> plans_by_framework = {};  // plans of the frameworks that the answer is for
+  std::vector<Neighbour> neighbours = {};               // times at degrees next to those of the recommended schedule
   std::optional<commands::PublishedErrors> published =
       {};  // errors of predicted training steps on this GPU; none: unknown
   std::vector<Trial> trials = {};
-  int trial_layers = 0;                       // number of the model's layers that the trials ran
-  std::optional<std::string> no_trials = {};  // reason why no trial ran; none: trials ran
+  int trial_layers = 0;                              // number of the model's layers that the trials ran
+  std::optional<std::string> no_trials_reason = {};  // reason why no trial ran; none: trials ran
   /// Number of rows of the ranking to show besides baselines and trials, with all notes; 0: a short answer of at most
   /// 25 lines.
   int top = 0;
@@ -116,8 +116,8 @@ std::string some_names(const std::vector<std::string_view>& names);
 std::vector<std::string> refusals_of(const std::vector<RankedSchedule>& rows);
 
 /// Returns the row to recommend: the first of the ranking, unless another row with a different predicted time ran
-/// clearly faster: by more than 1 %, with medians that likely differ (likely_s). Throws Unsupported if no schedule is
-/// usable.
+/// clearly faster: by more than 1 %, with medians that likely differ (median_interval_s). Throws Unsupported if no
+/// schedule is usable.
 const RankedSchedule& recommended(const Answer& answer);
 
 /// Returns the largest error of a sound trial's prediction, as a share; 0 if no trial is sound.

@@ -73,7 +73,8 @@ std::vector<std::string> why_items(const RankedSchedule& row, bool brief) {
 // Returns the next row with a different time; rows with equal times are other names of the same plan.
 const RankedSchedule* runner_up(const Answer& answer, const RankedSchedule& best) {
   for (const RankedSchedule& row : answer.ranking)
-    if (row.is_usable() && row.total_s() > best.total_s() && !same_time(row.total_s(), best.total_s())) return &row;
+    if (row.is_usable() && row.total_s() > best.total_s() && !is_equally_fast(row.total_s(), best.total_s()))
+      return &row;
   return nullptr;
 }
 
@@ -91,7 +92,7 @@ Safety safety_of(const Answer& answer, const RankedSchedule& use) {
       second ? fmt::format("{}, next, is predicted {:.1f} % slower", second->schedule->name, 100 * margin)
       : answer.ranking.size() == 1 ? "no other schedule was compared"
                                    : "all other schedules take the same time";
-  if (answer.no_trials) return {"", {behind, *answer.no_trials}};
+  if (answer.no_trials_reason) return {"", {behind, *answer.no_trials_reason}};
   const bool any_ran = std::ranges::any_of(answer.trials, [](const Trial& t) { return is_sound_run(t.record); });
   if (!any_ran) return {"", {behind, "no run succeeded, so the predictions are unchecked"}};
   const double worst = worst_error(answer);
@@ -121,7 +122,8 @@ std::string neighbours_text(const Answer& answer) {
 std::string same_text(const Answer& answer, const RankedSchedule& use) {
   std::vector<std::string_view> names;
   for (const RankedSchedule& row : answer.ranking)
-    if (&row != &use && row.is_usable() && same_time(row.total_s(), use.total_s())) names.push_back(row.schedule->name);
+    if (&row != &use && row.is_usable() && is_equally_fast(row.total_s(), use.total_s()))
+      names.push_back(row.schedule->name);
   return names.empty() ? "" : fmt::format(" (the same: {})", some_names(names));
 }
 
@@ -195,7 +197,7 @@ std::vector<std::string> preferred_items(const Answer& answer, const RankedSched
   const RankedSchedule* fastest = &use;
   for (const RankedSchedule& row : answer.ranking)
     if (row.is_usable() && row.total_s() < fastest->total_s()) fastest = &row;
-  if (same_time(fastest->total_s(), use.total_s())) return items;
+  if (is_equally_fast(fastest->total_s(), use.total_s())) return items;
   const std::string name =
       fmt::format("{} r_f {} r_b {}", fastest->schedule->name, fastest->degree_forward,
                   commands::degree_range(fastest->degrees_backward.first, fastest->degrees_backward.second));
@@ -225,7 +227,7 @@ std::vector<std::string> question_lines(const Answer& answer, const RankedSchedu
 }
 
 // Returns the question and the source of its prices.
-std::string question_text(const Answer& answer, const RankedSchedule& use, const Detail& detail) {
+std::string question_text(const Answer& answer, const RankedSchedule& use, const AnswerDetail& detail) {
   const std::vector<std::string> lines = question_lines(answer, use, detail.all || answer.shapes == nullptr);
   const std::string text = fmt::format("{}{}\n", detail.all ? "\n" : "", fmt::join(lines, "\n"));
   std::string fit = answer.fitted == nullptr ? "" : fit_line(*answer.fitted);
@@ -265,7 +267,7 @@ std::string included_text_path(const Answer& answer) {
   return answer.walk ? fmt::format("YOURS  {}\n", fmt::join(walk_lines(answer), "\n       ")) : "";
 }
 
-std::string text_with(const Answer& answer, const Detail& detail) {
+std::string text_with(const Answer& answer, const AnswerDetail& detail) {
   const RankedSchedule& use = recommended(answer);
   const std::string blank = detail.blanks ? "\n" : "";
   std::string text = question_text(answer, use, detail) + blank;
@@ -285,7 +287,7 @@ std::string text_with(const Answer& answer, const Detail& detail) {
 std::string memory_rules_text(Trainer trainer) {
   const auto framework =
       std::ranges::find(commands::frameworks(), std::optional(trainer), &commands::Framework::trainer);
-  return framework->runs_all() ? "" : fmt::format(", kept as {} does", framework->name);
+  return framework->runs_all_schedules() ? "" : fmt::format(", kept as {} does", framework->name);
 }
 
 std::string three_digits(double seconds) {
@@ -310,26 +312,26 @@ std::string packed_lines(std::string_view label, const std::vector<std::string>&
 }
 
 std::string text_of(const Answer& answer) {
-  if (answer.top > 0) return fitted_text(text_with(answer, {.rows = answer.top}), kIndent.size());
+  if (answer.top > 0) return text_within_columns(text_with(answer, {.rows = answer.top}), kIndent.size());
   // Levels of detail, from the longest answer to the shortest; the first one that fits is used.
-  constexpr std::array<Detail, 11> kDetails{{{.all = false, .rows = 3},
-                                             {.all = false, .rows = 3, .blanks = false},
-                                             {.all = false, .rows = 3, .baselines = false, .blanks = false},
-                                             {.all = false, .rows = 2, .baselines = false, .blanks = false},
-                                             {false, 2, false, false, true},
-                                             {false, 2, false, false, true, true},
-                                             {false, 1, false, false, true, true},
-                                             {false, 1, false, false, true, true, 4},
-                                             {false, 1, false, false, true, true, 3},
-                                             {false, 1, false, false, true, true, 2},
-                                             {false, 1, false, false, true, true, 1}}};
+  constexpr std::array<AnswerDetail, 11> kDetails{{{.all = false, .rows = 3},
+                                                   {.all = false, .rows = 3, .blanks = false},
+                                                   {.all = false, .rows = 3, .baselines = false, .blanks = false},
+                                                   {.all = false, .rows = 2, .baselines = false, .blanks = false},
+                                                   {false, 2, false, false, true},
+                                                   {false, 2, false, false, true, true},
+                                                   {false, 1, false, false, true, true},
+                                                   {false, 1, false, false, true, true, 4},
+                                                   {false, 1, false, false, true, true, 3},
+                                                   {false, 1, false, false, true, true, 2},
+                                                   {false, 1, false, false, true, true, 1}}};
   const auto most = kMaxLines + std::ranges::count(included_text_path(answer), '\n');
   std::string text;
-  for (const Detail& detail : kDetails) {
+  for (const AnswerDetail& detail : kDetails) {
     text = text_with(answer, detail);
     if (std::ranges::count(text, '\n') <= most) break;
   }
-  return fitted_text(text, kIndent.size());
+  return text_within_columns(text, kIndent.size());
 }
 
 namespace {
@@ -347,7 +349,7 @@ bool is_current(const Answer& answer, const RankedSchedule& row) {
 }
 
 // Returns the rows to show, the fastest first.
-std::vector<ShownRow> rows_to_show(const Answer& answer, const Detail& detail) {
+std::vector<ShownRow> rows_to_show(const Answer& answer, const AnswerDetail& detail) {
   std::vector<ShownRow> rows;
   int left = detail.rows;
   double last_s = 0;
@@ -356,7 +358,7 @@ std::vector<ShownRow> rows_to_show(const Answer& answer, const Detail& detail) {
     if (row.refusal) continue;
     const bool kept = (detail.baselines && commands::is_baseline(row.schedule->name)) ||
                       (!detail.tight && trial_of(answer, row.schedule->name) != nullptr);
-    const bool counts = detail.all || !same_time(row.total_s(), last_s);
+    const bool counts = detail.all || !is_equally_fast(row.total_s(), last_s);
     if (counts) last_s = row.total_s();
     const bool shown = (counts && left-- > 0) || kept;
     if (!shown) continue;
@@ -395,7 +397,7 @@ std::vector<std::string> ranking_notes(const Answer& answer) {
 }
 
 // Returns the number of hidden rows, and the reasons why some schedules are unusable.
-std::string left_out_text(const Answer& answer, const Detail& detail, size_t shown) {
+std::string left_out_text(const Answer& answer, const AnswerDetail& detail, size_t shown) {
   const auto refused = static_cast<size_t>(
       std::ranges::count_if(answer.ranking, [](const RankedSchedule& row) { return !row.is_usable(); }));
   const size_t hidden = answer.ranking.size() - shown - refused;
@@ -458,7 +460,7 @@ std::vector<std::string> run_cells(const CaseRecord* trial) {
 }
 
 // Returns the table of the ranking and the number of rows shown.
-std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detail) {
+std::pair<Table, size_t> ranking_table(const Answer& answer, const AnswerDetail& detail) {
   const RankedSchedule* tutel = row_of(answer, commands::kBaselines.front());
   const bool whole = ran_all_layers(answer);
   std::vector<std::string> header{"schedule", "r_f", "r_b", "predicted"};
@@ -495,7 +497,7 @@ std::pair<Table, size_t> ranking_table(const Answer& answer, const Detail& detai
 
 }  // namespace
 
-std::string ranking_text(const Answer& answer, const Detail& detail) {
+std::string ranking_text(const Answer& answer, const AnswerDetail& detail) {
   const auto [table, shown] = ranking_table(answer, detail);
   return table.text() + left_out_text(answer, detail, shown);
 }
@@ -681,7 +683,7 @@ namespace {
 // Returns the predicted and the measured gain of a row over tutel: "predicted 1.020x over tutel, not run".
 std::string gain_text(const Answer& answer, const RankedSchedule& row, const RankedSchedule& tutel) {
   const CaseRecord *own = trial_of(answer, row.schedule->name), *other = trial_of(answer, tutel.schedule->name);
-  const std::string predicted = same_time(row.total_s(), tutel.total_s())
+  const std::string predicted = is_equally_fast(row.total_s(), tutel.total_s())
                                     ? "predicted as fast as tutel"
                                     : fmt::format("predicted {:.3f}x over tutel", tutel.total_s() / row.total_s());
   if (own == nullptr || !is_sound_run(*own)) return predicted + ", not run";

@@ -10,7 +10,7 @@
 namespace moe::tuner {
 
 /// How much of an answer is printed.
-struct Detail {
+struct AnswerDetail {
   bool all = true;  // shows every reason, every note on a price, and the table of shapes
   int rows = 3;     // number of rows besides baselines and trials; unless `all`, rows with equal times count as one
   bool baselines = true;  // false: baselines are only shown with the frameworks that run them
@@ -47,6 +47,6 @@ std::vector<std::string> preference_items(const RankedSchedule& use, const Ranke
 std::pair<std::string, std::string> short_shape(const ModelShape& model);
 
 /// Returns the table of the ranking and, unless the detail is tight, the number of rows left out.
-std::string ranking_text(const Answer& answer, const Detail& detail);
+std::string ranking_text(const Answer& answer, const AnswerDetail& detail);
 
 }  // namespace moe::tuner

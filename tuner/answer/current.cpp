@@ -124,15 +124,16 @@ std::vector<Change> changes() {
 // answer is for one framework.
 const RankedShape* best_of_file(const Answer& answer) {
   if (answer.framework != nullptr || !answer.own->file) return nullptr;
-  const auto plans = std::ranges::find(answer.of_frameworks, answer.own->file->framework, &FrameworkPlans::framework);
-  return plans == answer.of_frameworks.end() ? nullptr : best_of(answer, *plans);
+  const auto plans =
+      std::ranges::find(answer.plans_by_framework, answer.own->file->framework, &FrameworkPlans::framework);
+  return plans == answer.plans_by_framework.end() ? nullptr : best_of(answer, *plans);
 }
 
 /// Finds the steps of a Walk, with times by the answer's prices. The last layout is the recommended plan or, if the
 /// user's layout comes from a file, the best plan of the file's framework.
-class Way {
+class RowRoute {
  public:
-  Way(const TuneOptions& options, const Answer& answer)
+  RowRoute(const TuneOptions& options, const Answer& answer)
       : answer_(answer), pricing_(pricing_of(options)), unlimited_(*answer.profile) {
     unlimited_.memory_bytes.reset();
     samples_ = samples_of(answer.chosen->model);
@@ -143,13 +144,13 @@ class Way {
     to_ = {target_.plan.model, target_.plan.best.schedule, options.selection.degrees};
   }
 
-  Walk walk() {
-    Walk walk{.own = own()};
+  LayoutWalk walk() {
+    LayoutWalk walk{.own = own()};
     for (const auto& [name, value] : flags_of(from_))
       if (!value.empty()) walk.flags.push_back(fmt::format("{} {}", name, value));
     const double best_s = target_.plan.total_s();
-    const bool as_fast =
-        !walk.own.misfit && walk.own.plan.best.is_usable() && walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
+    const bool as_fast = !walk.own.memory_refusal && walk.own.plan.best.is_usable() &&
+                         walk.own.plan.total_s() <= best_s * (1 + kEquallyFast);
     if (walk.own.plan.best.refusal || as_fast || equal_layouts(from_, to_)) return walk;
     TimedLayout now = walk.own;
     for (Layout at = from_; !equal_layouts(at, to_);) {
@@ -192,8 +193,8 @@ class Way {
 
   // A plan that fits is better than one that does not; of two that both fit, or both do not, the faster one is better.
   static bool is_better(const TimedLayout& a, const TimedLayout& b) {
-    if (a.misfit.has_value() != b.misfit.has_value()) return !a.misfit;
-    return a.plan.total_s() < b.plan.total_s() && !same_time(a.plan.total_s(), b.plan.total_s());
+    if (a.memory_refusal.has_value() != b.memory_refusal.has_value()) return !a.memory_refusal;
+    return a.plan.total_s() < b.plan.total_s() && !is_equally_fast(a.plan.total_s(), b.plan.total_s());
   }
 
   // Returns the layout after the change, if it is valid; DP and the number of micro-batches follow from it.
@@ -222,7 +223,7 @@ class Way {
   TimedLayout timed(const Layout& layout) const {
     TimedLayout out{.plan = {layout.model, planned(layout, *answer_.profile)}};
     if (out.plan.best.is_usable() || out.plan.best.refusal->kind != Refusal::Kind::too_large) return out;
-    out.misfit = out.plan.best.refusal;
+    out.memory_refusal = out.plan.best.refusal;
     out.plan.best = planned(layout, unlimited_);
     return out;
   }
@@ -252,7 +253,7 @@ class Way {
       if (!setting.empty()) step.settings.push_back(setting);
     }
     const std::vector<Change> all = changes();
-    step.is_rest = std::ranges::none_of(all, [&](const Change& change) {
+    step.is_remainder = std::ranges::none_of(all, [&](const Change& change) {
       const std::optional<Layout> one = with(at, change);
       return one && equal_layouts(*one, next);
     });
@@ -321,7 +322,7 @@ double saved_s(const StepTime& measured, double predicted_s, double after_s) {
 }
 
 // Returns the first change of the walk if it alone is predicted faster than the user's layout; else null.
-const LayoutStep* first_change(const Walk& walk) {
+const LayoutStep* first_change(const LayoutWalk& walk) {
   if (walk.steps.empty() || seconds_of(walk.steps.front().layout) >= seconds_of(walk.own)) return nullptr;
   return &walk.steps.front();
 }
@@ -440,17 +441,17 @@ Json timed_json(const Answer& answer, const TimedLayout& layout) {
   chosen.model = layout.plan.model;
   Json json = json_of(chosen, *answer.profile, layout.plan.best);
   json.update(shape_json(layout.plan.model));
-  json["fits"] = !layout.misfit;
-  if (layout.misfit) json["misfit"] = layout.misfit->text();
+  json["fits"] = !layout.memory_refusal;
+  if (layout.memory_refusal) json["misfit"] = layout.memory_refusal->text();
   return json;
 }
 
 }  // namespace
 
-Walk walk_of(const TuneOptions& options, const Answer& answer) { return Way(options, answer).walk(); }
+LayoutWalk layout_walk_of(const TuneOptions& options, const Answer& answer) { return RowRoute(options, answer).walk(); }
 
 std::vector<std::string> walk_lines(const Answer& answer) {
-  const Walk& walk = *answer.walk;
+  const LayoutWalk& walk = *answer.walk;
   const TimedLayout& own = walk.own;
   const auto [groups, cut] = short_shape(own.plan.model);
   const Trainer trainer = own.plan.model.shape.parallel.trainer;
@@ -463,10 +464,10 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   std::vector<std::string> lines{fmt::format("{} at {}, {}: {}, {:.3f}x the best", own.plan.best.schedule->name,
                                              degrees_text(own.plan.best), layout, three_digits(seconds_of(own)),
                                              seconds_of(own) / best_s)};
-  if (own.misfit) lines.push_back(own.misfit->text() + "; its time assumes that it fits");
+  if (own.memory_refusal) lines.push_back(own.memory_refusal->text() + "; its time assumes that it fits");
   std::ranges::copy(file_lines(answer), std::back_inserter(lines));
   std::ranges::copy(measured_lines(answer), std::back_inserter(lines));
-  if (walk.steps.empty() && !own.misfit) {
+  if (walk.steps.empty() && !own.memory_refusal) {
     const std::string of_file =
         best_of_file(answer) != nullptr ? fmt::format(" that {} runs", answer.own->file->framework->name) : "";
     lines.push_back(fmt::format("it is the best plan{}, or as fast as the best{}", of_file,
@@ -476,11 +477,11 @@ std::vector<std::string> walk_lines(const Answer& answer) {
   for (size_t i = 0; i < walk.steps.size(); ++i) {
     const LayoutStep& step = walk.steps[i];
     const double after_s = seconds_of(step.layout);
-    lines.push_back(fmt::format("{}. {}{}: {}, {:.3f}x{}", i + 1, step.is_rest ? "together " : "", changes_text(step),
-                                three_digits(after_s), before_s / after_s,
-                                step.layout.misfit   ? ", does not fit yet"
-                                : after_s > before_s ? ", slower, but fits"
-                                                     : ""));
+    lines.push_back(fmt::format("{}. {}{}: {}, {:.3f}x{}", i + 1, step.is_remainder ? "together " : "",
+                                changes_text(step), three_digits(after_s), before_s / after_s,
+                                step.layout.memory_refusal ? ", does not fit yet"
+                                : after_s > before_s       ? ", slower, but fits"
+                                                           : ""));
     before_s = after_s;
   }
   if (!walk.in_time) lines.emplace_back("the search's time was over before all changes were compared");
@@ -488,7 +489,7 @@ std::vector<std::string> walk_lines(const Answer& answer) {
 }
 
 Json walk_json(const Answer& answer) {
-  const Walk& walk = *answer.walk;
+  const LayoutWalk& walk = *answer.walk;
   Json json = timed_json(answer, walk.own);
   json["flags"] = walk.flags;
   if (const std::optional<commands::LayoutFile>& file = answer.own->file)
@@ -524,7 +525,7 @@ Json walk_json(const Answer& answer) {
     const double after_s = seconds_of(step.layout);
     json["steps"].push_back({{"flags", step.flags},
                              {"settings", step.settings},
-                             {"together", step.is_rest},
+                             {"together", step.is_remainder},
                              {"gain", before_s / after_s},
                              {"layout", timed_json(answer, step.layout)}});
     before_s = after_s;

@@ -13,7 +13,7 @@ namespace moe::tuner {
 /// single change that saves most time, among those that are valid at this number of samples; a change that makes the
 /// layout fit into memory comes before all others. The last step makes all remaining changes. Call it after the trials,
 /// which can change the recommendation.
-Walk walk_of(const TuneOptions& options, const Answer& answer);
+LayoutWalk layout_walk_of(const TuneOptions& options, const Answer& answer);
 
 /// Returns the user's layout, then a line for each step: "1. --ep 8: 7.10 s, 1.183x".
 std::vector<std::string> walk_lines(const Answer& answer);

@@ -67,7 +67,7 @@ class FrameworkTable {
  public:
   // `most`: largest number of rows; frameworks with the same plan then share a row. 0: each framework has its own row.
   FrameworkTable(const Answer& answer, const RankedSchedule& use, size_t most) : answer_(answer), use_(use) {
-    for (const FrameworkPlans& plans : answer.of_frameworks)
+    for (const FrameworkPlans& plans : answer.plans_by_framework)
       if (const RankedShape* best = best_of(answer, plans)) add(plans, *best, most > 0);
     for (const Row& row : rows_) {
       apart_ |= !same_shape(row.best->model, answer.chosen->model);
@@ -201,9 +201,9 @@ bool same_shape(const ModelShape& a, const ModelShape& b) {
 }
 
 std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest& request, const TuneOptions& options) {
-  if (answer.framework == nullptr && answer.shapes != nullptr) return answer.shapes->of_frameworks;
+  if (answer.framework == nullptr && answer.shapes != nullptr) return answer.shapes->plans_by_framework;
   std::vector<FrameworkPlans> all;
-  if (answer.framework != nullptr && !answer.framework->runs_all()) {
+  if (answer.framework != nullptr && !answer.framework->runs_all_schedules()) {
     FrameworkPlans& plans = all.emplace_back(FrameworkPlans{.framework = answer.framework});
     for (const RankedSchedule& row : answer.ranking)
       if (row.is_usable()) plans.rows.push_back({answer.chosen->model, row});
@@ -214,7 +214,7 @@ std::vector<FrameworkPlans> plans_of(const Answer& answer, const RankingRequest&
   const bool is_own = options.current && options.current->model.pipeline;  // the user's layout gives the order
   if (is_own || !options.model.pipeline) chosen.model.order = PipelineOrder::one_f_one_b;
   for (const commands::Framework& framework : commands::frameworks()) {
-    if (framework.runs_all()) continue;
+    if (framework.runs_all_schedules()) continue;
     commands::ChosenModel own = chosen;
     own.model.shape.parallel.trainer = framework.trainer.value_or(chosen.model.shape.parallel.trainer);
     set_training_states(options, *answer.profile, own);
@@ -265,11 +265,11 @@ class RefusedFrameworks {
 SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bool tight, bool any_runs) {
   std::vector<std::string> items;
   const auto runs = [&](const FrameworkPlans& plans) { return plans.framework->lists(use.schedule->name); };
-  if (use.schedule->orders_iterations() && std::ranges::none_of(answer.of_frameworks, runs))
+  if (use.schedule->orders_iterations() && std::ranges::none_of(answer.plans_by_framework, runs))
     items.push_back(fmt::format("only moetune runs {}", use.schedule->name));
   RefusedFrameworks refused;
   std::vector<std::string_view> formats, none, almost, faster;
-  for (const FrameworkPlans& plans : answer.of_frameworks) {
+  for (const FrameworkPlans& plans : answer.plans_by_framework) {
     const commands::Framework& framework = *plans.framework;
     const RankedShape* best = best_of(answer, plans);
     if (best == nullptr) {
@@ -296,7 +296,7 @@ SettingsWords settings_words(const Answer& answer, const RankedSchedule& use, bo
   const bool two_layers = std::ranges::any_of(answer.trials, &Trial::current);  // in the records
   SettingsWords words{"", std::move(items)};
   if (!formats.empty())
-    words.how = fmt::format("all settings: {} export {} {}{} (formats: {})", program_word(), formats.front(),
+    words.how = fmt::format("all settings: {} export {} {}{} (formats: {})", program_command(), formats.front(),
                             answer.records_path, two_layers ? fmt::format(" --only {}", shell_word(answer.name)) : "",
                             fmt::join(formats, ", "));
   else if (any_runs)
@@ -309,7 +309,7 @@ constexpr std::string_view kRunsAll = "moetune runs every schedule: layerbench r
 }  // namespace
 
 std::string frameworks_text(const Answer& answer, const RankedSchedule& use, size_t plans) {
-  if (answer.of_frameworks.empty()) return fmt::format("SET IT {}\n", kRunsAll);
+  if (answer.plans_by_framework.empty()) return fmt::format("SET IT {}\n", kRunsAll);
   const bool tight = plans > 0;
   const FrameworkTable table(answer, use, plans);
   auto [how, notes] = settings_words(answer, use, tight, !table.empty());
@@ -323,7 +323,7 @@ std::string frameworks_text(const Answer& answer, const RankedSchedule& use, siz
 }
 
 AnswerPart frameworks_part(const Answer& answer, const RankedSchedule& use) {
-  if (answer.of_frameworks.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
+  if (answer.plans_by_framework.empty()) return {"SET IT", {std::string(kRunsAll)}, {}};
   const FrameworkTable table(answer, use, 0);
   auto [how, items] = settings_words(answer, use, false, !table.empty());
   if (!how.empty()) items.insert(items.begin(), std::move(how));

@@ -141,7 +141,7 @@ void plan_answer(const TuneOptions& options, Answer& answer) {
     own.model.shape.parallel.trainer = answer.own->model.shape.parallel.trainer;
     answer.current = ranked({own, request.profile, answer.own->degrees, request.pricing}, *answer.own->schedule);
   }
-  answer.of_frameworks = plans_of(answer, request, options);
+  answer.plans_by_framework = plans_of(answer, request, options);
   recommended(answer);
 }
 
@@ -163,14 +163,14 @@ std::vector<Neighbour> neighbours_of(const TuneOptions& options, const Answer& a
 void append_ranking(RecordWriter& writer, const Answer& answer, const DegreeChoice& degrees) {
   const auto group_of = [&](const commands::ChosenModel& chosen) {
     CaseGroup group{commands::parameters_of(chosen.model, answer.cluster, answer.name, degrees), {}};
-    commands::record_ends(group.parameters, chosen);
+    commands::record_embedding_and_head(group.parameters, chosen);
     return group;
   };
   CaseGroup group = group_of(*answer.chosen);
   for (const RankedSchedule& row : answer.ranking)
     if (writer.find(key_of(answer, row)) == nullptr) group.cases.push_back(record_of(row, *answer.chosen, answer));
   if (!group.cases.empty()) writer.append(group);
-  for (const FrameworkPlans& plans : answer.of_frameworks) {
+  for (const FrameworkPlans& plans : answer.plans_by_framework) {
     if (!plans.rows.empty() && is_ranked(answer, plans.rows.front())) continue;
     const RankedShape best = plans.rows.empty() ? refused_shape(answer, plans) : plans.rows.front();
     commands::ChosenModel chosen = *answer.chosen;
@@ -245,15 +245,15 @@ int run_planned_answer(const TuneOptions& given) {
       .shapes = subject.shapes ? &*subject.shapes : nullptr,
       .profile = &profile,
       .own = subject.own ? &*subject.own : nullptr,
-      .no_trials = "nothing was run (--no-verify)",
+      .no_trials_reason = "nothing was run (--no-verify)",
       .records_path = commands::records_path(options.out, "plan", profile.name),
       .trace_path = options.trace.file};
   plan_answer(options, answer);
   answer.neighbours = neighbours_of(options, answer);
-  if (answer.own != nullptr) answer.walk = walk_of(options, answer);
+  if (answer.own != nullptr) answer.walk = layout_walk_of(options, answer);
   std::vector<std::string> files = subject.files;
   files.push_back(profile.file);
-  answer.next = program_word() + " " + command_of("simulate", options, answer) + " --trace lanes.json";
+  answer.next = program_command() + " " + command_of("simulate", options, answer) + " --trace lanes.json";
   const auto write_records = [&] {
     RecordWriter writer(answer.records_path, {options.invocation, files, {}});
     append_ranking(writer, answer, options.selection.degrees);

@@ -54,7 +54,7 @@ double hidden_share(const Plan& plan, const Timeline& timeline) {
 // Refuses a plan that exceeds a rank's memory.
 void check_memory(const MemoryEstimate& memory, const Profile& profile, RankedSchedule& row) {
   row.memory_bytes = memory.total();
-  if (profile.memory_bytes) row.refusal = misfit(memory, *profile.memory_bytes);
+  if (profile.memory_bytes) row.refusal = memory_refusal(memory, *profile.memory_bytes);
 }
 
 // Returns a lower bound on the memory of the schedule's plans, by the fewest micro-batches that its order can hold.
@@ -133,7 +133,7 @@ bool is_one_layer(const commands::ChosenModel& chosen) {
   return !chosen.stack && chosen.model.micro_batches == 1 && chosen.model.shape.parallel.pp == 1;
 }
 
-bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kTie * std::max(a_s, b_s); }
+bool is_equally_fast(double a_s, double b_s) { return std::abs(a_s - b_s) <= kTie * std::max(a_s, b_s); }
 
 PlanCost cost_of(const RankedSchedule& row) {
   return {row.total_s(), row.memory_bytes, row.degree_forward + row.degrees_backward.second};
@@ -144,7 +144,7 @@ size_t preferred(const std::vector<PlanCost>& plans) {
   const auto is_better = [](const PlanCost& a, const PlanCost& b) {
     if (a.memory_bytes != b.memory_bytes) return a.memory_bytes < b.memory_bytes;
     if (a.chunks != b.chunks) return a.chunks < b.chunks;
-    return a.total_s < b.total_s && !same_time(a.total_s, b.total_s);
+    return a.total_s < b.total_s && !is_equally_fast(a.total_s, b.total_s);
   };
   size_t best = plans.size();
   for (size_t i = 0; i < plans.size(); ++i)
@@ -255,7 +255,7 @@ std::optional<Neighbour> neighbour(const RankingRequest& request, const Schedule
   const int degree = step + (phase != Phase::backward ? winner.degree_forward : step < 0 ? least : most);
   if (degree < 1) return std::nullopt;
   RankingRequest moved = request;
-  moved.degrees.takes_rivals = false;
+  moved.degrees.considers_rivals = false;
   if (phase != Phase::backward) moved.degrees.forward = degree;
   if (phase != Phase::forward) moved.degrees.backward = degree;
   const RankedSchedule row = ranked(moved, schedule);
@@ -306,7 +306,8 @@ double megatron_flops(const commands::ChosenModel& chosen, bool counts_masked) {
   const auto width = static_cast<double>(l.model_dim), gemms = static_cast<double>(gemms_of(l.ffn));
   double attention = static_cast<double>(l.q_lora_rank + l.kv_lora_rank);  // norms of latents
   for (const Projection& of : projections(l, {l.heads, l.kv_heads})) attention += static_cast<double>(of.elements());
-  attention += (counts_masked ? 1 : 0.5) * static_cast<double>(l.seq * (attention_width(l) + mixed_width(l)));
+  attention +=
+      (counts_masked ? 1 : 0.5) * static_cast<double>(l.seq * (attention_width(l) + attention_output_width(l)));
   const int dense = model.dense.count(0, model.layers);
   const double experts = gemms * width * static_cast<double>(l.top_k * l.hidden + l.shared_hidden);
   double macs = model.layers * attention + (model.layers - dense) * experts;

@@ -62,7 +62,7 @@ struct RankingRequest {
 bool is_one_layer(const commands::ChosenModel& chosen);
 
 /// Returns whether two times are equal up to rounding.
-bool same_time(double a_s, double b_s);
+bool is_equally_fast(double a_s, double b_s);
 
 /// The share by which times of equally fast plans may differ; the error of a replay is far larger.
 inline constexpr double kEquallyFast = 0.01;

@@ -318,7 +318,7 @@ class ShapeWalk {
       // variants has the same work beside its plan as its first variant.
       double beside_plan_s = kNone;
       for (const Schedule* schedule : distinct_schedules_) try {
-          const double step_s = c.model.step.planned ? step_least_seconds(*schedule, pricer, c.model) : 0;
+          const double step_s = c.model.step.planned ? min_step_seconds(*schedule, pricer, c.model) : 0;
           beside_plan_s = std::min(beside_plan_s, step_s + unplanned_seconds(*schedule, pricer, c));
         } catch (const BadInput& error) {
           c.refuse(refusal_of(error));
@@ -494,12 +494,13 @@ class ShapeWalk {
     const auto memory = [&](size_t i) { return planned_[i].shape.best.memory_bytes; };
     std::ranges::stable_sort(order, {}, [&](size_t i) { return planned_[i].total_s(); });
     for (auto first = order.begin(); first != order.end();) {  // of equal times, the least memory comes first
-      const auto last = std::find_if(
-          first, order.end(), [&](size_t i) { return !same_time(planned_[i].total_s(), planned_[*first].total_s()); });
+      const auto last = std::find_if(first, order.end(), [&](size_t i) {
+        return !is_equally_fast(planned_[i].total_s(), planned_[*first].total_s());
+      });
       std::stable_sort(first, last, [&](size_t a, size_t b) { return memory(a) < memory(b); });
       first = last;
     }
-    if (!same_time(planned_[order.front()].total_s(), planned_[preferred].total_s()))
+    if (!is_equally_fast(planned_[order.front()].total_s(), planned_[preferred].total_s()))
       found.fastest = planned_[order.front()].shape;
     found.ranked.push_back(planned_[preferred].shape);
     std::set<size_t> shown{planned_[preferred].candidate};
@@ -584,7 +585,7 @@ ShapeCandidates counted_as(Trainer trainer, const ShapePlans& plans, Clock::time
     if (!is_apart(request, model.shape.parallel)) return;
     const MemoryEstimate needed =
         commands::memory_of(request.chosen, memory_request(model, model.shape, Flow::sharded));
-    if (request.profile.memory_bytes && misfit(needed, *request.profile.memory_bytes)) return;
+    if (request.profile.memory_bytes && memory_refusal(needed, *request.profile.memory_bytes)) return;
     found.fitting.push_back({std::move(model), needed.total()});
   };
   for (const ShapeCandidate& candidate : all.fitting) count(candidate.model);
@@ -601,7 +602,7 @@ std::vector<FrameworkPlans> plans_of_frameworks(ShapePlans& plans, Clock::time_p
   std::span<const commands::Framework> left = plans.request().frameworks;
   for (; !left.empty(); left = left.subspan(1)) {
     const commands::Framework& framework = left.front();
-    if (framework.runs_all()) continue;
+    if (framework.runs_all_schedules()) continue;
     const Clock::time_point now = Clock::now(), own_end = now + (end - now) / static_cast<int>(left.size());
     const Trainer own = framework.trainer.value_or(trainer);
     if (own != trainer && !others.contains(own))
@@ -621,7 +622,7 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
     return start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(asked.seconds * share));
   };
   ShapeRequest request = asked;
-  request.degrees.takes_rivals = !includes_rivals(asked.schedules);
+  request.degrees.considers_rivals = !includes_rivals(asked.schedules);
   check_prices(request);
   ShapePlans plans(request, shape_candidates(request));
   const ShapeCandidates& all = plans.candidates();
@@ -631,9 +632,9 @@ FoundShapes find_shapes(const ShapeRequest& asked) {
                     .shapes = static_cast<int>(all.fitting.size()) + all.too_large,
                     .too_large = all.too_large,
                     .deadline = after(1)};
-  found.of_frameworks = plans_of_frameworks(plans, after(kFrameworksShare));
+  found.plans_by_framework = plans_of_frameworks(plans, after(kFrameworksShare));
   ShapeWalk walk(plans, request.schedules, nullptr);
-  for (const FrameworkPlans& framework : found.of_frameworks)
+  for (const FrameworkPlans& framework : found.plans_by_framework)
     if (!framework.rows.empty()) walk.begin_with(framework.rows.front());
   walk.run(after(kSearchShare), after(kFrontShare) - start);
   std::move(walk).report(found);
@@ -787,7 +788,7 @@ class Enumeration {
       const MemoryEstimate needed =
           commands::memory_of(request_.chosen, memory_request(model, model.shape, Flow::sharded));
       found_.min_bytes = std::min(found_.min_bytes, needed.total());
-      if (request_.profile.memory_bytes && misfit(needed, *request_.profile.memory_bytes)) {
+      if (request_.profile.memory_bytes && memory_refusal(needed, *request_.profile.memory_bytes)) {
         ++found_.too_large;
         found_.others.push_back(model);
       } else {
@@ -831,11 +832,11 @@ double min_of(const Schedule& schedule, const LayerPricer& pricer, const ModelSh
     DegreeChoice fixed = within_rows(choice, pricer);
     check_choice(schedule, fixed);
     const double min_s = wave_bound(pricer, model,
-                                    {.keep = usual_kept_layers(model, schedule.iteration),
+                                    {.keep = default_kept_layers(model, schedule.iteration),
                                      .forward = fixed.forward,
                                      .backward = fixed.backward,
                                      .order = schedule.iteration});
-    if (schedule.iteration != IterationOrder::any || !choice.takes_rivals) return min_s;
+    if (schedule.iteration != IterationOrder::any || !choice.considers_rivals) return min_s;
     double rivals_s = min_s;
     for (const Schedule* rival : rivals_of_wave()) try {
         rivals_s = std::min(rivals_s, min_of(*rival, pricer, model, choice, bound));

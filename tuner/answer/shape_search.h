@@ -44,7 +44,7 @@ struct FoundShapes {
   int too_large = 0;  // shapes that exceed a rank's memory under every schedule
   int refused = 0;    // shapes that every schedule refuses, or that lack a price
   int unpriced = 0;   // refused shapes that lack a price under some schedule
-  std::vector<FrameworkPlans> of_frameworks = {};  // requested frameworks, except those that run everything
+  std::vector<FrameworkPlans> plans_by_framework = {};  // requested frameworks, except those that run everything
   /// Why shapes were refused: each reason with the number of shapes that have it, the most frequent first.
   std::vector<std::pair<Refusal, int>> refusals = {};
   int ruled_out = 0;      // shapes ruled out by their bound: slower than a plan with no more memory

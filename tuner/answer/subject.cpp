@@ -153,7 +153,7 @@ commands::ModelFlags model_flags(const TuneOptions& options) {
 commands::ChosenModel given_model(const TuneOptions& options, const Profile& cluster) {
   commands::ChosenModel chosen = commands::chosen_model(model_flags(options), options.selection, cluster);
   const commands::Framework* framework = framework_of(options);
-  if (framework != nullptr && !framework->runs_all() && !options.model.pipeline)
+  if (framework != nullptr && !framework->runs_all_schedules() && !options.model.pipeline)
     chosen.model.order = PipelineOrder::one_f_one_b;
   return chosen;
 }
@@ -181,7 +181,7 @@ commands::ChosenModel model_to_shape(const TuneOptions& options, const Profile& 
   commands::ChosenModel chosen =
       model_of_no_order(options, options.any_shape ? without_groups(options.selection) : options.selection, cluster);
   chosen.model.virtual_stages = options.model.virtual_stages.value_or(1);
-  const SomeLayerFields& given = options.selection.layer.fields;
+  const PartialLayerFields& given = options.selection.layer.fields;
   for (const auto member : {&LayerShape::first_stage_layers, &LayerShape::last_stage_layers})
     if (const auto layers = given.get(member)) chosen.model.shape.layer.*member = *layers;
   if (options.model.pipeline) chosen.model.order = pipeline_order_from(*options.model.pipeline, "--pipeline");
@@ -398,7 +398,7 @@ std::vector<std::string> set_training_states(const TuneOptions& options, const P
     const MemoryEstimate needed =
         commands::memory_of(chosen, memory_request(chosen.model, chosen.model.shape, Flow::sharded));
     const bool may_run_again = chosen.model.split().parts == 1;
-    if (may_run_again && misfit(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
+    if (may_run_again && memory_refusal(needed, *cluster.memory_bytes)) p.recompute = Recompute::full;
     defaults.push_back(fmt::format("--recompute {}", name_of(p.recompute)));
   }
   return defaults;
@@ -413,7 +413,7 @@ std::vector<const Schedule*> schedules_of(const TuneOptions& options, const comm
       commands::chosen_schedules(options.selection, commands::possible_schedules(chosen), commands::kAllSchedules);
   if (options.selection.schedules.empty()) std::erase_if(schedules, is_comparison_only);
   const commands::Framework* framework = framework_of(options);
-  if (framework == nullptr || framework->runs_all()) return schedules;
+  if (framework == nullptr || framework->runs_all_schedules()) return schedules;
   for (const auto names : {framework->exact, framework->close}) {
     std::vector<const Schedule*> run;
     std::ranges::copy_if(schedules, std::back_inserter(run), [&](const Schedule* schedule) {

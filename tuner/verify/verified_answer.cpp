@@ -39,7 +39,7 @@ class VerifiedAnswer {
         subject_(subject_on(options, target_)),
         writer_(target_.open_records(commands::records_path(options.out, "tune", target_.file_name()),
                                      options.invocation, subject_.files)) {
-    commands::share_done(target_, writer_);
+    commands::broadcast_finished_cases(target_, writer_);
     require_runs();
   }
 
@@ -64,10 +64,11 @@ class VerifiedAnswer {
     run_trials(answer);
     answer.prices_slowdown = cores.ratio_to(*target_.ranks.cores);
     answer.neighbours = neighbours_of(options_, answer);  // runs may change the recommendation
-    if (answer.own != nullptr) answer.walk = walk_of(options_, answer);
+    if (answer.own != nullptr) answer.walk = layout_walk_of(options_, answer);
     const bool model = !subject_.chosen.name.empty();
     const std::string launched = target_.ranks.processes ? fmt::format("launch --ranks {} -- ", ranks()) : "";
-    answer.next = program_word() + " " + launched + command_of(model ? "modelbench" : "layerbench", options_, answer) +
+    answer.next = program_command() + " " + launched +
+                  command_of(model ? "modelbench" : "layerbench", options_, answer) +
                   (recommended(answer).schedule->name == commands::kBaselines.front() ? "" : ",tutel") +
                   (model ? " --steps 20" : " --tasks");
     append_answer(writer_, answer);
@@ -108,7 +109,7 @@ class VerifiedAnswer {
     if (target_.emulated)  // its fit cannot have prices that its profile lacks
       return require_any_plan(options_, {.chosen = &subject_.chosen, .profile = &target_.cluster});
     if (target_.ranks.device == DeviceKind::cpu) cpu_layer_device().require_runs(layer());
-    const bool scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
+    const bool scores = stores_attention_scores(target_.ranks.device, target_.ranks.attention);
     const double needed = layer_memory(model().shape, Flow::sharded, scores).total() * ranks_here();
     require<BadInput>(needed < free_bytes_,
                       "one layer needs {} on the {} ranks of this machine, found {} free; expected a smaller one, or "
@@ -126,10 +127,10 @@ class VerifiedAnswer {
   }
 
   commands::LayerJob job_of(int layers) const {
-    commands::LayerJob job = commands::jobs_on(target_, options_.selection,
-                                               {.iterations = options_.iterations.value_or(measure::kPasses),
-                                                .seed = options_.seed,
-                                                .timeout_s = options_.timeout_s});
+    commands::LayerJob job = commands::layer_job_on(target_, options_.selection,
+                                                    {.iterations = options_.iterations.value_or(measure::kPasses),
+                                                     .seed = options_.seed,
+                                                     .timeout_s = options_.timeout_s});
     job.name = subject_.name;
     job.model = first_layers(model(), layers);
     job.model.step = {.planned = true};
@@ -149,7 +150,7 @@ class VerifiedAnswer {
     size_t best = 0;
     for (const RankedSchedule& row : answer.ranking) {
       if (row.refusal) continue;
-      const bool another = !same_time(row.total_s(), last_s) && best < kBestSchedules;
+      const bool another = !is_equally_fast(row.total_s(), last_s) && best < kBestSchedules;
       const bool baseline = commands::is_baseline(row.schedule->name);
       if (another) ++best, last_s = row.total_s();
       if (another || baseline || options_.run_all) chosen.push_back(row.schedule);
@@ -170,7 +171,7 @@ class VerifiedAnswer {
     for (; job.model.layers > least; job.model = first_layers(job.model, half(job.model.layers))) {
       const ModelShape cut = first_layers(model(), job.model.layers);
       MemoryRequest run = memory_request(cut, cut.shape, Flow::sharded);
-      run.scores = keeps_scores(target_.ranks.device, target_.ranks.attention);
+      run.scores = stores_attention_scores(target_.ranks.device, target_.ranks.attention);
       run.keeps_ends = true;
       const double bytes = target_.emulated ? 0 : estimate_memory(run).total() * ranks_here();
       if (seconds_of(job) < kMaxRunS && bytes < free_bytes_) break;
@@ -204,7 +205,7 @@ class VerifiedAnswer {
     answer.trial_layers = job.model.layers;
     if (job.is_one_layer()) std::erase_if(job.schedules, [](const Schedule* s) { return s->orders_iterations(); });
     if (!target_.emulated && !options_.iterations)
-      job.settings.iterations = measure::passes_in(measure::kTimedS, pass_s(job));
+      job.settings.iterations = measure::passes_within(measure::kTimedS, pass_s(job));
     std::optional<Progress> progress;
     if (target_.is_leader())
       progress.emplace(fmt::format("2/2 running {} schedules", job.schedules.size()), seconds_of(job));
@@ -228,10 +229,10 @@ class VerifiedAnswer {
   }
 
   commands::LayerOutcome outcome_of(const commands::LayerJob& job) {
-    if (auto known = commands::known_outcome(job, writer_)) return *std::move(known);
+    if (auto known = commands::recorded_outcome(job, writer_)) return *std::move(known);
     Fields parameters = commands::parameters_of(job.model, target_.cluster.name, job.name, job.degrees);
-    commands::record_ends(parameters, subject_.chosen);
-    commands::LayerOutcome outcome = commands::run_or_record_why(job, parameters);
+    commands::record_embedding_and_head(parameters, subject_.chosen);
+    commands::LayerOutcome outcome = commands::run_or_record_failure(job, parameters);
     append(outcome, writer_);
     return outcome;
   }

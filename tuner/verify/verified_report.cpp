@@ -32,14 +32,14 @@ std::string measured_text(const MeasuredSchedule& measured, int of_layers) {
 using Summaries = std::vector<commands::ScheduleSummary>;
 
 Table summary_table(const VerifiedResults& results, const Summaries& summaries, int of_layers) {
-  Table table({"schedule", "simulated", "measured", commands::printed_head(results.grid), "of bound", "of own bound",
-               "r_f", "r_b", "r_f != r_b"});
+  Table table({"schedule", "simulated", "measured", commands::paper_column_header(results.grid), "of bound",
+               "of own bound", "r_f", "r_b", "r_f != r_b"});
   const auto times = [](double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; };
   for (const commands::ScheduleSummary& s : summaries)
     table.add({std::string(s.schedule), simulated_speedup(s),
                measured_text(measured_schedule(results.outcomes, s.schedule), of_layers),
                times(commands::printed_speedup(results.grid, results.cluster, results.degrees, s.schedule)),
-               percent(s.of_bound), percent(s.of_own), commands::degree_range(s.degrees_forward),
+               percent(s.bound_ratio), percent(s.own_bound_ratio), commands::degree_range(s.degrees_forward),
                commands::degree_range(s.degrees_backward), fmt::format("{}", s.differing_degrees)});
   return table;
 }
@@ -182,7 +182,7 @@ std::string doubt_text(const RunFigures& figures) {
   return fmt::format(
       "{} of {} runs were sound, fewer than half: measured figures are doubtful; other load may disturb this machine "
       "({} doctor finds causes)",
-      figures.agreement.sound, figures.agreement.runs, program_word());
+      figures.agreement.sound, figures.agreement.runs, program_command());
 }
 
 namespace {
@@ -473,20 +473,21 @@ constexpr std::string_view kPrintedApartSchedule = "fsmoe";
 
 std::string times(double speedup) { return speedup > 0 ? fmt::format("{:.3f}x", speedup) : "-"; }
 
-bool printed_apart(const VerifiedResults& results) {
-  return commands::printed_apart(results.grid, results.cluster, results.degrees);
+bool paper_differing_degrees_apply(const VerifiedResults& results) {
+  return commands::paper_differing_degrees_apply(results.grid, results.cluster, results.degrees);
 }
 
 Table speedup_table(const VerifiedResults& results) {
-  Table table({"schedule", "layers", "measured", "simulated", "apart", commands::printed_head(results.grid),
+  Table table({"schedule", "layers", "measured", "simulated", "apart", commands::paper_column_header(results.grid),
                "r_f != r_b", "paper's"});
   for (const Schedule* schedule : results.verified) {
     const MeasuredSchedule m = measured_schedule(results.outcomes, schedule->name);
-    const bool counted = printed_apart(results) && schedule->name == kPrintedApartSchedule;
+    const bool counted = paper_differing_degrees_apply(results) && schedule->name == kPrintedApartSchedule;
     const double printed = commands::printed_speedup(results.grid, results.cluster, results.degrees, schedule->name);
     table.add({std::string(schedule->name), fmt::format("{}", m.layers), times(m.measured), times(m.predicted),
                m.layers > 0 ? fmt::format("{:+.2f} %", 100 * (m.measured / m.predicted - 1)) : "-", times(printed),
-               fmt::format("{}", m.differing_degrees), counted ? fmt::format("{}", commands::kPrintedApart) : "-"});
+               fmt::format("{}", m.differing_degrees),
+               counted ? fmt::format("{}", commands::kPaperDifferingDegrees) : "-"});
   }
   return table;
 }
@@ -499,9 +500,9 @@ std::string degrees_text(const VerifiedResults& results, const RunFigures& figur
   for (const auto& [name, best] : {std::pair{"by measured times", measured}, {"by simulated times", predicted}})
     table.add({name, fmt::format("{}", best.layers), share(best.differing_degrees, best.layers),
                share(best.apart_by_1_percent, best.layers)});
-  if (printed_apart(results))
+  if (paper_differing_degrees_apply(results))
     table.add({"paper", fmt::format("{}", commands::kPrintedLayers),
-               share(commands::kPrintedApart, commands::kPrintedLayers), "-"});
+               share(commands::kPaperDifferingDegrees, commands::kPrintedLayers), "-"});
   return table.text() + "\n";
 }
 

@@ -38,7 +38,7 @@ class VerifiedTune {
         found_(begin(options, target_)),
         jobs_(jobs()),
         writer_(target_.open_records(found_.records_path, options.invocation, files_of(found_.grid))) {
-    commands::share_done(target_, writer_);
+    commands::broadcast_finished_cases(target_, writer_);
   }
 
   int run() {
@@ -83,7 +83,7 @@ class VerifiedTune {
     found.place = target.place();
     found.grid = commands::grid_of(options.selection, grid_key(target));
     for (const GridLayer& layer : found.grid.layers)
-      require<BadInput>(target.emulated || computes_in(target.ranks.device, layer.shape.dtype),
+      require<BadInput>(target.emulated || supports_dtype(target.ranks.device, layer.shape.dtype),
                         "grid {}: layers of {} only run on GPUs, expected --device cuda, or --no-verify to plan only",
                         found.grid.name, name_of(layer.shape.dtype));
     found.whole_grid = !options.measured_layers;
@@ -138,8 +138,8 @@ class VerifiedTune {
   // Returns the fields that the jobs of all layers share.
   commands::LayerJob jobs() const {
     commands::LayerJob job =
-        commands::jobs_on(target_, options_.selection,
-                          {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
+        commands::layer_job_on(target_, options_.selection,
+                               {.iterations = iterations(), .seed = options_.seed, .timeout_s = options_.timeout_s});
     job.schedules = found_.verified;
     if (!target_.emulated) {
       job.settings.max_timed_s = measure::kMaxTimedS;
@@ -176,7 +176,7 @@ class VerifiedTune {
     std::vector<const commands::SweepRow*> open;
     const std::vector<commands::SweepRow> rows = swept_by(found_.cluster);
     for (const commands::SweepRow& row : rows)
-      if (row.is_planned() && !commands::known_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
+      if (row.is_planned() && !commands::recorded_outcome(job_of(row, found_.cluster), writer_)) open.push_back(&row);
     double seconds = 0;
     size_t estimated = 0;
     const size_t step = open.size() > kEstimateAll ? kEstimateEvery : 1;
@@ -197,22 +197,22 @@ class VerifiedTune {
 
   // Returns whether the layer still has to run, because an earlier, interrupted run left no records of it.
   bool is_open(const commands::SweepRow& row) const {
-    return row.is_planned() && !commands::known_outcome(job_of(row, found_.fitted.profile), writer_);
+    return row.is_planned() && !commands::recorded_outcome(job_of(row, found_.fitted.profile), writer_);
   }
 
   // Returns a layer's outcome, from this run or from an earlier one that was interrupted.
   commands::LayerOutcome outcome_of(const commands::SweepRow& row) {
     commands::LayerJob job = job_of(row, found_.fitted.profile);
     if (!found_.emulated && !options_.iterations)
-      job.settings.iterations = measure::passes_in(measure::kTimedS, predicted_seconds(row));
+      job.settings.iterations = measure::passes_within(measure::kTimedS, predicted_seconds(row));
     if (row.is_planned())
-      if (auto known = commands::known_outcome(job, writer_)) {
+      if (auto known = commands::recorded_outcome(job, writer_)) {
         print(fmt::format("{}: its records exist from the interrupted run", job.name));
         return *std::move(known);
       }
     const Fields parameters = commands::parameters_of(job.shape(), found_.cluster.name, job.name, job.degrees);
     commands::LayerOutcome outcome =
-        row.is_planned() ? commands::run_or_record_why(job, parameters)
+        row.is_planned() ? commands::run_or_record_failure(job, parameters)
                          : commands::failed_layer_job(job, parameters, CaseStatus::unsupported, row.refusal->text());
     append(outcome, writer_);
     if (found_.trace_path.empty() && was_timed(outcome)) write_trace(outcome);

@@ -100,7 +100,7 @@ class RankDump {
     add_routing(layer, prefix);
     if (!noisy_) return;
     const Tensor& noise = noises_.emplace_back(std::initializer_list<int64_t>{rank_.tokens.count, rank_.experts.total},
-                                               sums_type(rank_.dtype()));
+                                               accumulation_type(rank_.dtype()));
     fill_gate_noise(noise, rank_.tokens, rank_.shape, layer.seed());
     add(layer, prefix + "noise", noise, {rank_.tokens, {0, rank_.experts.total, rank_.experts.total}});
   }

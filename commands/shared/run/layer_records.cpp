@@ -115,7 +115,7 @@ MeasuredTimeline measured_timeline(const PlannedSchedule& p, const measure::Meas
 }
 
 void add_losses(const measure::MeasuredRun& run, CaseRecord& record) {
-  record.samples.push_back({"loss", one_rank(run.losses)});
+  record.samples.push_back({"loss", single_rank_samples(run.losses)});
   record.summary.set("states_bytes", run.states_bytes);
   record.summary.set("steps", static_cast<int64_t>(run.losses.size()));
   record.summary.set("first_loss", run.losses.front());
@@ -144,7 +144,7 @@ void judge_overruns(double share, CaseRecord& record) {
 
 double estimated_bytes(const Plan& plan, const measure::BenchRanks& on) {
   MemoryRequest request = memory_request(plan);
-  request.scores = keeps_scores(on.device, on.attention);
+  request.scores = stores_attention_scores(on.device, on.attention);
   request.keeps_ends = true;
   const MemoryEstimate estimate = measure::is_one_layer(plan)
                                       ? layer_memory(plan.shape, plan.structure->flow, request.scores)
@@ -219,7 +219,8 @@ CaseRecord record_of(const measure::LaneSlowdown& slowdown, const Target& target
   CaseRecord record = record_for(target, fmt::format("slowdown/{}/{}", slowdown.lane, slowdown.by), "slowdown");
   record.parameters.set("lane", slowdown.lane);
   record.parameters.set("by", slowdown.by);
-  record.samples = {{"alone_s", one_rank(slowdown.alone_s)}, {"beside_s", one_rank(slowdown.beside_s)}};
+  record.samples = {{"alone_s", single_rank_samples(slowdown.alone_s)},
+                    {"beside_s", single_rank_samples(slowdown.beside_s)}};
   record.summary = {
       {"alone_s", median(slowdown.alone_s)}, {"beside_s", median(slowdown.beside_s)}, {"factor", slowdown.factor()}};
   if (slowdown.out_of_time) record.summary.set("out_of_time", int64_t{1});
@@ -230,9 +231,9 @@ CaseRecord record_of(const measure::LaneOverlap& overlap, const Target& target) 
   CaseRecord record = record_for(target, fmt::format("overlap/{}/{}", overlap.lane, overlap.other), "overlap");
   record.parameters.set("lane", overlap.lane);
   record.parameters.set("other", overlap.other);
-  record.samples = {{"alone_s", one_rank(overlap.alone_s)},
-                    {"other_alone_s", one_rank(overlap.other_alone_s)},
-                    {"both_s", one_rank(overlap.both_s)}};
+  record.samples = {{"alone_s", single_rank_samples(overlap.alone_s)},
+                    {"other_alone_s", single_rank_samples(overlap.other_alone_s)},
+                    {"both_s", single_rank_samples(overlap.both_s)}};
   record.summary = {{"alone_s", median(overlap.alone_s)},
                     {"other_alone_s", median(overlap.other_alone_s)},
                     {"both_s", median(overlap.both_s)},

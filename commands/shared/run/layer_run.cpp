@@ -49,7 +49,7 @@ PlannedJob plan(const LayerJob& job) {
     add([&] { return plan_schedule(job, *schedule); }, *schedule, all.unsupported);
   all.of_schedules = all.planned.size();
   for (const int degree : runnable_degrees(job))
-    if (!add([&] { return plan_tried(job, degree); }, *job.tried, all.unsupported_tried))
+    if (!add([&] { return plan_tried_degree(job, degree); }, *job.tried, all.unsupported_tried))
       all.unsupported_tried.back().key = run_key(job.name, job.tried->name, degree);
   return all;
 }
@@ -106,7 +106,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters) {
   return outcome;
 }
 
-LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters) {
+LayerOutcome run_or_record_failure(const LayerJob& job, const Fields& parameters) {
   LayerOutcome outcome;
   const auto refusal = refusal_of([&] { outcome = run_layer_job(job, parameters); }, job.settings.ranks.processes);
   return refusal ? failed_layer_job(job, parameters, refusal->status, refusal->reason) : outcome;
@@ -121,15 +121,15 @@ LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, Cas
   return outcome;
 }
 
-std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer) {
+std::optional<LayerOutcome> recorded_outcome(const LayerJob& job, const RecordWriter& writer) {
   LayerOutcome outcome{job.name, {}};
   for (const Schedule* schedule : job.schedules) {
-    const CaseRecord* record = writer.answered(run_key(job.name, schedule->name));
+    const CaseRecord* record = writer.finished_case(run_key(job.name, schedule->name));
     if (record == nullptr) return std::nullopt;
     outcome.runs.push_back({*record});
   }
   for (const int degree : runnable_degrees(job)) {
-    const CaseRecord* record = writer.answered(run_key(job.name, job.tried->name, degree));
+    const CaseRecord* record = writer.finished_case(run_key(job.name, job.tried->name, degree));
     if (record == nullptr) return std::nullopt;
     outcome.tried.push_back(*record);
   }
@@ -141,7 +141,7 @@ void append(const LayerOutcome& outcome, RecordWriter& writer) {
   for (const CaseRecord& record : outcome.tried) writer.append_new(record);
 }
 
-void require_sound(const LayerOutcome& outcome, bool alone) {
+void require_correct_outcome(const LayerOutcome& outcome, bool alone) {
   const std::vector<ScheduleRun>& runs = outcome.runs;
   for (const ScheduleRun& run : runs) require_right(run.record);
   const auto refused = [](const ScheduleRun& run) { return run.record.status == CaseStatus::unsupported; };
@@ -187,7 +187,7 @@ void write_layer_trace(const LayerOutcome& outcome, const TraceFlags& flags) {
   write_trace(groups, flags);
 }
 
-LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings) {
+LayerJob layer_job_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings) {
   LayerJob job;
   if (target.emulated) job.paced_by = target.cluster;
   job.schedules = chosen_schedules(selection);
@@ -300,7 +300,7 @@ PlannedSchedule plan_by(const Profile& profile, const LayerJob& job, const Sched
     plan_layer(pricer, schedule, degrees, p);
   else
     plan_stack(pricer, job.model, schedule, degrees, p);
-  require_runs_of(job, p.run.plan);
+  require_runnable_plan(job, p.run.plan);
   p.degree_forward = p.run.plan.degree_forward;
   const std::vector<double> seconds = price(pricer, p.run.plan);
   p.timeline = timeline_of(p.run.plan, seconds, profile.contention);
@@ -337,10 +337,10 @@ void require_ring_runs(const LayerJob& job, const Plan& plan) {
 
 }  // namespace
 
-void require_runs_of(const LayerJob& job, const Plan& plan) {
+void require_runnable_plan(const LayerJob& job, const Plan& plan) {
   measure::require_runs(plan);
   require_ring_runs(job, plan);
-  if (!job.paced_by) require_fields_of_runs(job.shape().layer);
+  if (!job.paced_by) require_runnable_fields(job.shape().layer);
 }
 
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
@@ -365,7 +365,7 @@ PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule) {
   return planned;
 }
 
-PlannedSchedule plan_tried(const LayerJob& job, int degree) {
+PlannedSchedule plan_tried_degree(const LayerJob& job, int degree) {
   DegreeChoice degrees = job.degrees;
   degrees.forward = degrees.backward = degree;
   return plan(job, *job.tried, degrees);
@@ -391,7 +391,7 @@ double estimated_seconds(const LayerJob& job) {
     }
   };
   for (const Schedule* schedule : job.schedules) add([&] { return plan_schedule(job, *schedule); });
-  for (const int degree : runnable_degrees(job)) add([&] { return plan_tried(job, degree); });
+  for (const int degree : runnable_degrees(job)) add([&] { return plan_tried_degree(job, degree); });
   if (planned.empty()) return 0;
   return kSetUpS + job.settings.iterations * pass_s * min_dilation(planned).factor;
 }

@@ -45,7 +45,7 @@ struct LayerJob {
 
 /// Returns a job with the fields that all jobs of a run share: all except the layer and the profile that predicts it.
 /// The target overwrites some of the `settings`.
-LayerJob jobs_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings);
+LayerJob layer_job_on(const Target& target, const Selection& selection, measure::LayerBenchSettings settings);
 
 /// The reason why a job cannot run, and the status of its records.
 struct RunRefusal {
@@ -92,7 +92,7 @@ LayerOutcome run_layer_job(const LayerJob& job, const Fields& parameters);
 
 /// Runs the job like run_layer_job. If the job cannot run or its threads fail, returns a record of every schedule with
 /// the status and the reason.
-LayerOutcome run_or_record_why(const LayerJob& job, const Fields& parameters);
+LayerOutcome run_or_record_failure(const LayerJob& job, const Fields& parameters);
 
 /// Returns the outcome of a job that did not run: a record of every schedule with this status and reason.
 LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, CaseStatus status,
@@ -100,7 +100,7 @@ LayerOutcome failed_layer_job(const LayerJob& job, const Fields& parameters, Cas
 
 /// Returns the layer's outcome from an interrupted run; none unless every schedule and tried degree has a record that
 /// need not be repeated (RecordWriter::answered).
-std::optional<LayerOutcome> known_outcome(const LayerJob& job, const RecordWriter& writer);
+std::optional<LayerOutcome> recorded_outcome(const LayerJob& job, const RecordWriter& writer);
 
 /// Appends the records that the writer does not have yet.
 void append(const LayerOutcome& outcome, RecordWriter& writer);
@@ -109,7 +109,7 @@ inline constexpr size_t kMaxRankTasks = 100000;
 
 /// Throws WrongResult for the first run with a wrong result. If `alone` (the outcome is not one of a grid's), also
 /// throws Unsupported if no schedule can run.
-void require_sound(const LayerOutcome& outcome, bool alone);
+void require_correct_outcome(const LayerOutcome& outcome, bool alone);
 
 /// Returns whether any run of the outcome was timed.
 bool was_timed(const LayerOutcome& outcome);
@@ -132,13 +132,13 @@ struct PlannedSchedule {
 };
 
 /// Throws Unsupported with the reason if the job cannot run the plan.
-void require_runs_of(const LayerJob& job, const Plan& plan);
+void require_runnable_plan(const LayerJob& job, const Plan& plan);
 
 /// Plans a schedule, tuned for the job's rounding. Throws Unsupported if it cannot be planned or run. If the job only
 /// checks results and predicted_by lacks a price, the schedule is planned by nominal costs (profile.h).
 PlannedSchedule plan_schedule(const LayerJob& job, const Schedule& schedule);
 /// Plans the job's tried schedule at that degree, forward and backward.
-PlannedSchedule plan_tried(const LayerJob& job, int degree);
+PlannedSchedule plan_tried_degree(const LayerJob& job, int degree);
 
 /// Plans a schedule at that degree, forward and backward, always by nominal costs.
 PlannedSchedule plan_nominally(const LayerJob& job, const Schedule& schedule, int degree);

@@ -68,7 +68,7 @@ class ModuleJobs {
     LayerShape layer = model.layer;
     layer.experts = layer.experts == 0 ? kMaxExpertsAlone : std::min(layer.experts, kMaxExpertsAlone);
     layer.top_k = std::min(layer.top_k, layer.experts);
-    clear_fields_of_plans(layer);
+    clear_planned_only_fields(layer);
     const int64_t seq = layer.seq;
     for (const int64_t length : {seq, seq / 4}) {
       layer.seq = std::max<int64_t>(1, length);

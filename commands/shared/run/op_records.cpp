@@ -306,8 +306,9 @@ namespace {
 
 // Removes cases that exceed the memory. Each rank has the buffers of two ops, because ops are also timed in pairs.
 void leave_out_too_large(const Target& target, std::vector<measure::OpCase>& cases) {
-  const auto ranks = static_cast<double>(sharers(target.ranks, target.cluster.nodes * target.cluster.ranks_per_node));
-  const double room = kShareOfFree * free_bytes(target.ranks);
+  const auto ranks =
+      static_cast<double>(ranks_sharing_memory(target.ranks, target.cluster.nodes * target.cluster.ranks_per_node));
+  const double room = kUsableFreeMemoryShare * free_bytes(target.ranks);
   std::erase_if(cases, [&](const measure::OpCase& c) { return 2 * ranks * buffer_bytes(c) > room; });
 }
 
@@ -330,7 +331,7 @@ Profile expected_profile(const Target& target, const OpRequest& request, const s
     else if (c.op != Op::module)
       add({.op = c.op, .network = c.network, .ranks = c.ranks});
   for (const LayerJob& layer : profiled_layers) {
-    for (CommRow& row : rows_of_tasks(layer)) add(std::move(row));
+    for (CommRow& row : comm_rows_of_tasks(layer)) add(std::move(row));
     add_gemm(layer.shape().layer.dtype);  // other computations are priced by rows of tasks
   }
   return expected;

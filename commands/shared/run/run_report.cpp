@@ -135,13 +135,13 @@ std::vector<measure::LayerMeasurement> measure_in_batches(std::span<const measur
   if (!settings.emulated) {
     std::vector<double> bytes;
     for (const measure::PlannedRun& run : planned) {
-      const int64_t ranks = sharers(settings.ranks, run.plan.shape.parallel.ranks());
+      const int64_t ranks = ranks_sharing_memory(settings.ranks, run.plan.shape.parallel.ranks());
       double each = estimated_bytes(run.plan, settings.ranks), packed = 0;
       for (const measure::PlannedRun& next : run.packed)  // both plans are in memory while experts move
         packed = std::max(packed, estimated_bytes(next.plan, settings.ranks));
       bytes.push_back((each + packed) * static_cast<double>(ranks));
     }
-    ends = batches_that_fit(bytes, kShareOfFree * free_bytes(settings.ranks));
+    ends = batches_that_fit(bytes, kUsableFreeMemoryShare * free_bytes(settings.ranks));
     if (ends.size() > 1 && settings.ranks.is_leader())
       log_warning(fmt::format(
           "the {} has no memory for all {} schedules at once, only for {}, so they are timed in {} batches",

@@ -172,10 +172,10 @@ std::string Target::place() const {
   return fmt::format("{}, {} a rank", cluster.name, counted(ranks.threads, "thread"));
 }
 
-void share_done(const Target& target, RecordWriter& writer) {
+void broadcast_finished_cases(const Target& target, RecordWriter& writer) {
   if (target.ranks.processes == nullptr) return;
-  const std::string lines = broadcast(*target.ranks.processes, writer.done_lines());
-  if (!target.is_leader()) writer.take_done(lines);
+  const std::string lines = broadcast(*target.ranks.processes, writer.finished_case_lines());
+  if (!target.is_leader()) writer.add_finished_cases(lines);
 }
 
 measure::BenchRanks ranks_of(const RunOptions& options, World* processes) {
@@ -202,7 +202,7 @@ double free_bytes(const measure::BenchRanks& ranks) {
   return ranks.min_over_processes(memory_bytes(SystemFiles(), "MemAvailable").value_or(kUnknown));
 }
 
-int64_t sharers(const measure::BenchRanks& ranks, int64_t all) {
+int64_t ranks_sharing_memory(const measure::BenchRanks& ranks, int64_t all) {
   if (ranks.processes == nullptr) return all;
   if (ranks.device == DeviceKind::cuda) return ranks.processes->backend() == kNcclOnOneGpu ? all : 1;
   const std::vector<std::string>& addresses = ranks.processes->topology().addresses;

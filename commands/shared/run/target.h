@@ -25,8 +25,8 @@ struct Target {
   std::string place() const;
   /// Returns the beginning of names of files: the cluster's name, with "-cuda" for ranks on GPUs.
   std::string file_name() const;
-  /// Opens the records on the leading process; share_done() sends their content to the others. `files`: files that the
-  /// run reads besides the profile.
+  /// Opens the records on the leading process; broadcast_finished_cases() sends their content to the others. `files`:
+  /// files that the run reads besides the profile.
   RecordWriter open_records(const std::string& path, const Invocation& invocation,
                             std::vector<std::string> files) const;
 };
@@ -36,7 +36,7 @@ Fields gpu_fields(int local_rank);
 
 /// Sends the list of finished cases from the leading process's writer to the other processes. Every process has to call
 /// it once.
-void share_done(const Target& target, RecordWriter& writer);
+void broadcast_finished_cases(const Target& target, RecordWriter& writer);
 
 /// Returns the ranks that the options describe. `processes`: the processes of the run; null: threads.
 measure::BenchRanks ranks_of(const RunOptions& options, World* processes);
@@ -53,10 +53,10 @@ Target target_of(const std::string& cluster, const measure::BenchRanks& ranks);
 /// Returns the free bytes of the process with the least free memory; infinity if they are unknown. Every process of the
 /// ranks has to call it. Throws NoHardware if there is no GPU.
 double free_bytes(const measure::BenchRanks& ranks);
-inline constexpr double kShareOfFree = 0.8;  // the rest is for workspaces of libraries and for fragmentation
+inline constexpr double kUsableFreeMemoryShare = 0.8;  // the rest is for workspaces of libraries and for fragmentation
 
 /// Returns how many of `all` ranks share the memory of this process's ranks. All threads share it; processes share a
 /// machine's memory if they have the same address, and a GPU's if all run on one GPU.
-int64_t sharers(const measure::BenchRanks& ranks, int64_t all);
+int64_t ranks_sharing_memory(const measure::BenchRanks& ranks, int64_t all);
 
 }  // namespace moe::commands

@@ -83,7 +83,7 @@ std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
       try {
         measure::PlannedRun& run = runs.emplace_back();
         const Plan plan = plan_of(job, *schedule, degree);
-        require_runs_of(job, plan);
+        require_runnable_plan(job, plan);
         run.plan = measure::serial_plan(plan);
       } catch (const Unsupported&) {
         runs.pop_back();
@@ -95,7 +95,8 @@ std::vector<measure::PlannedRun> serial_runs(const LayerJob& job) {
 // Three kinds of tasks are not measured: phases of SAA's exchange, which are priced as shares of an AlltoAll; gathers
 // of weights, which are several collectives and copies; and copies over the host's link, which are timed alone.
 bool is_measured(const Task& task, const Work& work) {
-  if (task.kind == TaskKind::exchange || gathers_weights(task.kind) || moves_offloaded(task.kind)) return false;
+  if (task.kind == TaskKind::exchange || gathers_weights(task.kind) || transfers_offloaded_weights(task.kind))
+    return false;
   if (task.phase == Phase::step && task.group == GroupKind::none) return work.bytes > 0;
   if (task.group == GroupKind::none) return has_terms(task.kind);
   return facts_of(work.op).table == OpTable::comm && work.bytes > 0;
@@ -138,7 +139,7 @@ void describe_computation(const TaskGroup& group, Fields& parameters) {
   parameters.set("dtype", std::string(name_of(shape.layer.dtype)));
   const Work& work = plan.works[task.id];
   const auto values = [&]() -> TermValues {
-    if (task.phase == Phase::step) return touching_terms(task.kind, work.bytes);
+    if (task.phase == Phase::step) return memory_pass_terms(task.kind, work.bytes);
     if (computes_end(task.kind)) return end_terms(task.kind, shape, work);
     return terms_of(task.kind, task.phase, shape, plan.structure->flow).share_terms(1.0 / task.chunks);
   }();
@@ -191,7 +192,7 @@ CaseRecord record_of(const TaskGroup& group, const std::vector<double>& task_s, 
   std::vector<double> seconds;
   for (const Task* task : group.tasks) seconds.push_back(task_s[task->id]);
   record.summary = {{"median_s", std::accumulate(seconds.begin(), seconds.end(), 0.0) / double(seconds.size())}};
-  record.samples = {{"seconds", one_rank(seconds)}};
+  record.samples = {{"seconds", single_rank_samples(seconds)}};
   return record;
 }
 
@@ -281,7 +282,7 @@ std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers) {
   return jobs;
 }
 
-std::vector<CommRow> rows_of_tasks(const LayerJob& job) {
+std::vector<CommRow> comm_rows_of_tasks(const LayerJob& job) {
   std::vector<CommRow> rows;
   for (const measure::PlannedRun& run : serial_runs(job))
     for (const TaskGroup& group : groups_of_tasks(job.name, run.plan))

@@ -19,7 +19,7 @@ inline constexpr int kProfiledLayers = 6;  // number of a grid's layers whose ta
 std::vector<LayerJob> profiled(const std::vector<LayerJob>& layers);
 
 /// Returns the rows, without prices, of the collectives that measure_tasks records.
-std::vector<CommRow> rows_of_tasks(const LayerJob& job);
+std::vector<CommRow> comm_rows_of_tasks(const LayerJob& job);
 
 /// Verifies the job's layer under every flow of its schedules, then runs it at each of kProfiledDegrees, one task after
 /// the other on all ranks together (rank_run.h). Returns a record of every kind of task in each phase: a computation

@@ -230,7 +230,7 @@ std::vector<PeerInfo> bootstrap(std::shared_ptr<store::Store>& store, const Laun
   return all;
 }
 
-Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names) {
+Ranking assign_ranks_by_node(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names) {
   const int ranks = static_cast<int>(peers.size());
   std::vector<std::vector<int>> machines;  // the launcher's ranks, by machine
   for (int rank = 0; rank < ranks; ++rank) {

@@ -94,7 +94,7 @@ void Group::sum_blocks(const T* send, T* receive, const std::vector<int64_t>& bl
 }
 
 void Group::reducescatter(const void* send, void* receive, const std::vector<int64_t>& blocks, DType dtype) {
-  with_number(dtype, [&](auto zero) {
+  with_number_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     sum_blocks(static_cast<const T*>(send), static_cast<T*>(receive), blocks, Op::reducescatter);
   });
@@ -104,7 +104,7 @@ void Group::allreduce(void* data, int64_t elements, DType dtype) {
   std::vector<int64_t> blocks;
   for (int of = 0; of < size(); ++of) blocks.push_back(elements * (of + 1) / size() - elements * of / size());
   const int64_t first = offset_of_rank(blocks, rank);
-  with_number(dtype, [&](auto zero) {
+  with_number_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     sum_blocks(static_cast<T*>(data), static_cast<T*>(data) + first, blocks, Op::allreduce);
   });

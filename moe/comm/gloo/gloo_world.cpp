@@ -60,7 +60,7 @@ std::shared_ptr<store::Store> open_store(const Launch& launch, double start_s, S
 void join_run(const Launch& launch, const GlooJob& job, double start_s, State& state) {
   const auto peers = gloo::bootstrap(state.store, launch, gloo::own_info(launch, job), start_s);
   store::Store& store = *state.store;
-  const gloo::Ranking ranking = gloo::rank_nodes(peers, launch.ranks_per_node, launch.names);
+  const gloo::Ranking ranking = gloo::assign_ranks_by_node(peers, launch.ranks_per_node, launch.names);
   state.rank = ranking.world_rank[launch.rank];
   state.topology.nodes = ranking.nodes;
   state.topology.ranks_per_node = ranking.ranks_per_node;

@@ -51,7 +51,7 @@ class QueuedOperation {
     operation_.began_s = clock.time_s();
     operation_.paced = clock.is_paced();
     const Rendezvous::Turn turn = rendezvous_.meet(member_, operation_);
-    move_on_host(moves_of(rendezvous_.operations(), member_));
+    execute_moves_on_host(moves_of(rendezvous_.operations(), member_));
     rendezvous_.depart();
     const bool in_time = hold(turn, clock);
     if (!in_time && operation_.pace.overruns) operation_.pace.overruns->fetch_add(1, std::memory_order_relaxed);
@@ -117,7 +117,7 @@ class LocalCommunicator final : public Communicator {
   }
 
  private:
-  bool keeps_pace() const override { return true; }
+  bool applies_pace() const override { return true; }
 
   void do_alltoall(const void* send, void* receive, int64_t block_bytes, CommCall call) override {
     launch({.op = Op::alltoall, .send = send, .receive = receive, .count = block_bytes}, call);

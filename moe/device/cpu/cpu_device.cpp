@@ -9,7 +9,8 @@ namespace {
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int threads) : threads_(threads) {}
-  std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure, Urgency) override {
+  std::unique_ptr<Stream> make_stream(std::string_view name, std::shared_ptr<Failure> failure,
+                                      StreamPriority) override {
     return std::make_unique<cpu::CpuStream>(name, std::move(failure), threads_);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<cpu::CpuEvent>(); }

@@ -42,7 +42,7 @@ void CpuStream::hold(Event& since, Pace pace) {
 void CpuStream::copy(Copy copy) { move({.copies = {copy}, .sum = {}}); }
 
 void CpuStream::move(Moves moves) {
-  launch([moves = std::move(moves)](void*) { move_on_host(moves); });
+  launch([moves = std::move(moves)](void*) { execute_moves_on_host(moves); });
 }
 
 void CpuStream::synchronize() {

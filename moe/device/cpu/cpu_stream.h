@@ -36,7 +36,7 @@ class CpuStream final : public Stream {
   CpuStream& operator=(const CpuStream&) = delete;
 
   void launch(std::function<void(void* native)> work) override;
-  bool calls_at_once() const override { return false; }
+  bool calls_work_immediately() const override { return false; }
   void record(Event& event) override;
   void wait(Event& event) override;
   void mark(Event& since) override { record(since); }

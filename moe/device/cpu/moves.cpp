@@ -20,12 +20,12 @@ void add_up(const Sum& sum) {
 
 }  // namespace
 
-void move_on_host(const Moves& moves) {
+void execute_moves_on_host(const Moves& moves) {
   for (const Copy& copy : moves.copies)
     // memcpy forbids null pointers even for no bytes.
     if (copy.bytes > 0 && copy.to != copy.from) std::memcpy(copy.to, copy.from, static_cast<size_t>(copy.bytes));
   if (moves.sum.elements == 0) return;
-  with_number(moves.sum.dtype, [&](auto zero) { add_up<decltype(zero)>(moves.sum); });
+  with_number_type(moves.sum.dtype, [&](auto zero) { add_up<decltype(zero)>(moves.sum); });
 }
 
 }  // namespace moe

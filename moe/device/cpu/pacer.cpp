@@ -88,10 +88,10 @@ void Pacer::set_rates(double now) {
 }
 
 // Returns whether the task is over.
-bool Pacer::end(Task& task, bool even_early) {
+bool Pacer::end(Task& task, bool allow_early_end) {
   const std::lock_guard lock(mutex_);
   const double now = now_s();
-  if (!even_early && now < task.ends_s) return false;  // another task's start has moved the end
+  if (!allow_early_end && now < task.ends_s) return false;  // another task's start has moved the end
   if (std::erase(tasks_, &task) == 0) return true;
   count(task, -1);
   set_rates(now);

@@ -12,7 +12,8 @@ class CudaDevice final : public Device {
  public:
   explicit CudaDevice(int index) : gpu_(cuda::Gpu::open(index)) {}
 
-  std::unique_ptr<Stream> make_stream(std::string_view, std::shared_ptr<Failure> failure, Urgency urgency) override {
+  std::unique_ptr<Stream> make_stream(std::string_view, std::shared_ptr<Failure> failure,
+                                      StreamPriority urgency) override {
     return std::make_unique<cuda::CudaStream>(gpu_, std::move(failure), urgency);
   }
   std::unique_ptr<Event> make_event() override { return std::make_unique<cuda::CudaEvent>(gpu_); }

@@ -46,12 +46,12 @@ void CudaEvent::record_in(const Recording& recording, cudaStream_t stream) {
   recorded_in_ = recording.id;
 }
 
-CudaStream::CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency)
+CudaStream::CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, StreamPriority urgency)
     : gpu_(std::move(gpu)), failure_(failure ? std::move(failure) : std::make_shared<Failure>()) {
   gpu_->use();
   int least = 0, greatest = 0;
   MOE_CHECK_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  const int priority = urgency == Urgency::high ? greatest : least;
+  const int priority = urgency == StreamPriority::high ? greatest : least;
   counters_ = gpu_->allocate_host(kCounters * sizeof(uint64_t));
   std::fill_n(static_cast<uint64_t*>(counters_.data()), kCounters, uint64_t{0});
   MOE_CHECK_CUDA(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority));
@@ -108,7 +108,7 @@ void CudaStream::mark(Event& since) {
     require<WrongResult>(!recording_ || event.noted_, "recorded passes: found a first mark, expected a run before");
     event.prepare_mark();
     // The GPU stores the time after the event, so that nothing held from then on ends before its pace.
-    launch_stamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
+    launch_timestamp(static_cast<uint64_t*>(event.time_ns_.data()), stream_);
     MOE_CHECK_CUDA(cudaEventRecord(event.noted_, stream_));
     event.marked_ = true;
   });

@@ -48,14 +48,14 @@ class CudaEvent final : public Event {
 /// calls fail the stream. A failed kernel makes the GPU unusable for this process; synchronize() reports it.
 class CudaStream final : public Stream {
  public:
-  CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, Urgency urgency);
+  CudaStream(std::shared_ptr<Gpu> gpu, std::shared_ptr<Failure> failure, StreamPriority urgency);
   /// Waits for what is queued.
   ~CudaStream() override;
   CudaStream(const CudaStream&) = delete;
   CudaStream& operator=(const CudaStream&) = delete;
 
   void launch(std::function<void(void* native)> work) override;
-  bool calls_at_once() const override { return true; }
+  bool calls_work_immediately() const override { return true; }
   void record(Event& event) override;
   void wait(Event& event) override;
   void mark(Event& since) override;

@@ -32,10 +32,11 @@ std::vector<std::pair<std::string, std::string>> gpu_settings(int index) {
   MOE_CHECK_CUDA(cudaDriverGetVersion(&driver));
   MOE_CHECK_CUDA(cudaRuntimeGetVersion(&runtime));
   const std::string uuid(properties.uuid.bytes, sizeof properties.uuid.bytes);
-  std::vector<std::pair<std::string, std::string>> settings{{"gpu", properties.name},
-                                                            {"gpu_uuid", fmt::format("{:016x}", stream_of(uuid))},
-                                                            {"cuda_driver", cuda_version(driver)},
-                                                            {"cuda_runtime", cuda_version(runtime)}};
+  std::vector<std::pair<std::string, std::string>> settings{
+      {"gpu", properties.name},
+      {"gpu_uuid", fmt::format("{:016x}", random_stream_id(uuid))},
+      {"cuda_driver", cuda_version(driver)},
+      {"cuda_runtime", cuda_version(runtime)}};
   if (const std::string cublas = cublas_version(); !cublas.empty()) settings.emplace_back("cublas", cublas);
   return settings;
 }

@@ -184,7 +184,7 @@ void launch_nothing(cudaStream_t stream) {
   MOE_CHECK_CUDA(cudaGetLastError());
 }
 
-void launch_stamp(uint64_t* at, cudaStream_t stream) {
+void launch_timestamp(uint64_t* at, cudaStream_t stream) {
   stamp_kernel<<<1, 1, 0, stream>>>(at);
   MOE_CHECK_CUDA(cudaGetLastError());
 }

@@ -16,7 +16,7 @@ void load_kernels();
 /// Launches a kernel of one thread that does nothing.
 void launch_nothing(cudaStream_t stream);
 /// Writes the GPU's global timer, nanoseconds, to device memory.
-void launch_stamp(uint64_t* at, cudaStream_t stream);
+void launch_timestamp(uint64_t* at, cudaStream_t stream);
 /// Spins until the global timer reads *since + at_least_ns. If that time is past at the start, adds 1 to *overruns
 /// (mapped host memory, or null) and ends.
 void launch_hold(const uint64_t* since, uint64_t at_least_ns, uint64_t* overruns, cudaStream_t stream);

@@ -3,7 +3,7 @@
 namespace moe::layer {
 
 BoundPhase::BoundPhase(const RankShape& rank, const Plan& plan, Phase phase)
-    : cuts(cuts_of(plan, phase)), layouts(rank, cuts), rows(layouts.gathered) {
+    : cuts(chunk_counts_of(plan, phase)), layouts(rank, cuts), rows(layouts.gathered) {
   for (const Task& task : plan.tasks()) {
     if (task.phase != phase) continue;
     copies |= task.kind == TaskKind::copy;
@@ -33,7 +33,7 @@ BoundPlan::BoundPlan(LayerState& layer, const Plan& bound)
     require_equal(g.bytes, g.experts ? expert_bytes : dense_bytes, "the plan's gradient bytes");
   for (BoundPhase& phase : phases) {
     require<WrongResult>(phase.first_expert >= 0, "the plan lacks a phase, expected forward and backward");
-    phase.layouts.put_on(layer.memory(), layer.routing.slots());
+    phase.layouts.place_tables_on(layer.memory(), layer.routing.slots());
   }
 }
 

@@ -12,7 +12,7 @@ namespace moe::layer {
 struct BoundPhase {
   BoundPhase(const RankShape& rank, const Plan& plan, Phase phase);
 
-  Cuts cuts;
+  ChunkCounts cuts;
   PhaseLayouts layouts;
   ExpertRows rows;
   bool copies = false;    // true if separate tasks copy rows to where the experts compute

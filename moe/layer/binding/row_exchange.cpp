@@ -28,7 +28,7 @@ Side RowExchange::side(RowsView rows, int chunk, int first, int count) {
 Side RowExchange::fanned_side(const PhaseBuffers& b, const RowLayout& home, int chunk) const {
   Side side{b.fanned.at(parallel().esp * home.chunk_offset(chunk)), {}};
   for (const int member : members(parallel(), GroupKind::ep_esp, rank().rank))
-    side.bytes.push_back(home.piece_elements(chunk, place_in(parallel(), GroupKind::ep, member)) *
+    side.bytes.push_back(home.piece_elements(chunk, index_in_group(parallel(), GroupKind::ep, member)) *
                          bytes_of(rank().dtype()));
   return side;
 }
@@ -114,7 +114,7 @@ void RowExchange::exchange(const Task& task, CommCall call) {
   Side receive{b.fanned.at(fan.first), {}};
   size_t next = 0;
   for (const int member : members(p, GroupKind::ep_esp, rank().rank)) {
-    const int peer = place_in(p, GroupKind::ep, member);
+    const int peer = index_in_group(p, GroupKind::ep, member);
     const bool goes = phase_of_peer(p, peer, rank().ep) == task.chunk;
     send.bytes.push_back(goes ? sent[next++] : 0);
     receive.bytes.push_back(peer == from ? fan.size * bytes_of(rank().dtype()) : 0);

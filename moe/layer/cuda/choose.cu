@@ -197,7 +197,7 @@ __global__ void mix_kernel(RowAssignment a, int32_t* expert_of) {
 }  // namespace
 
 void choose_top_k(Work work, const Logits& l, int64_t choices, int32_t* expert) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     launch(top_k_kernel<decltype(zero)>, warps_for(l.tokens), work.stream, l, static_cast<int>(choices), expert);
   });
 }
@@ -207,7 +207,7 @@ void assign_rows(void* stream, const RowAssignment& args) {
 }
 
 void take_tokens(Work work, const void* scores, const RowAssignment& args, int32_t* expert) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(take_kernel<T>, Grid{args.groups * args.experts, kThreads}, work.stream, static_cast<const T*>(scores), args,
            expert);

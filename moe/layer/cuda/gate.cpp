@@ -27,7 +27,7 @@ class CudaGate final : public Gate {
         rank_(setup.rank),
         tokens_(rank_.gated_tokens()),
         experts_(rank_.experts.total),
-        dtype_(sums_type(rank_.dtype())),
+        dtype_(accumulation_type(rank_.dtype())),
         losses_(rank_),
         logits_(make_logits(part_.logits, setup, math)) {
     MemorySpace& memory = math_.memory();

@@ -102,13 +102,13 @@ __global__ void temperature_kernel(Temperature t, int64_t tokens) {
 }  // namespace
 
 void add_noise(Work work, const Logits& l, const Noise& args) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     launch(noise_kernel<decltype(zero)>, threads_for(l.tokens * l.experts), work.stream, l, args);
   });
 }
 
 void noise_backward(Work work, const Logits& d_logits, const Noise& args, void* d_spread) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(noise_backward_kernel<T>, threads_for(d_logits.tokens * d_logits.experts), work.stream, d_logits, args,
            static_cast<T*>(d_spread));
@@ -116,28 +116,28 @@ void noise_backward(Work work, const Logits& d_logits, const Noise& args, void* 
 }
 
 void make_units(Work work, const void* in, const UnitRows& out) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(units_kernel<T>, warps_for(out.rows), work.stream, static_cast<const T*>(in), out);
   });
 }
 
 void units_backward(Work work, const UnitRows& args, void* d) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(units_backward_kernel<T>, warps_for(args.rows), work.stream, args, static_cast<T*>(d));
   });
 }
 
 void divide(Work work, void* t, const void* by, int64_t count) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(divide_kernel<T>, threads_for(count), work.stream, static_cast<T*>(t), static_cast<const T*>(by), count);
   });
 }
 
 void temperature_backward(Work work, const Logits& d_logits, const Temperature& args) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(along_kernel<T>, warps_for(d_logits.tokens), work.stream, d_logits, args);
     launch(temperature_kernel<T>, Grid{1, kThreads}, work.stream, args, d_logits.tokens);

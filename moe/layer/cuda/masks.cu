@@ -16,15 +16,15 @@ __device__ int64_t pair_at(const MaskCell& cell, int64_t token, int64_t row) {
 }
 
 template <class T>
-__global__ void spread_kernel(MaskCell cell, const Sums<T>* values, T* mask) {
+__global__ void spread_kernel(MaskCell cell, const Accumulator<T>* values, T* mask) {
   const int64_t i = thread_index();
   if (i >= cell.tokens * cell.rows) return;
   const int64_t pair = pair_at(cell, i / cell.rows, i % cell.rows);
-  mask[i] = rounded<T>(pair < 0 ? Sums<T>(0) : values == nullptr ? Sums<T>(1) : values[pair]);
+  mask[i] = rounded<T>(pair < 0 ? Accumulator<T>(0) : values == nullptr ? Accumulator<T>(1) : values[pair]);
 }
 
 template <class T>
-__global__ void pick_kernel(MaskCell cell, const T* products, Sums<T>* values) {
+__global__ void pick_kernel(MaskCell cell, const T* products, Accumulator<T>* values) {
   const int64_t i = thread_index();
   if (i >= cell.tokens * cell.rows) return;
   const int64_t pair = pair_at(cell, i / cell.rows, i % cell.rows);
@@ -37,7 +37,7 @@ void spread_mask(Work work, const MaskCell& cell, const void* values, void* mask
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(spread_kernel<T>, threads_for(cell.tokens * cell.rows), work.stream, cell,
-           static_cast<const Sums<T>*>(values), static_cast<T*>(mask));
+           static_cast<const Accumulator<T>*>(values), static_cast<T*>(mask));
   });
 }
 
@@ -45,7 +45,7 @@ void pick_masked(Work work, const MaskCell& cell, const void* products, void* va
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(pick_kernel<T>, threads_for(cell.tokens * cell.rows), work.stream, cell, static_cast<const T*>(products),
-           static_cast<Sums<T>*>(values));
+           static_cast<Accumulator<T>*>(values));
   });
 }
 

@@ -58,14 +58,14 @@ Grid columns_of(const Logits& l, int64_t group_tokens) { return threads_for(l.to
 }  // namespace
 
 void softmax_over_tokens(Work work, const Logits& l, int64_t group_tokens, void* fill) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(token_softmax_kernel<T>, columns_of(l, group_tokens), work.stream, l, group_tokens, static_cast<T*>(fill));
   });
 }
 
 void mixture_backward(Work work, const Mixture& args, const Logits& d_logits) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(row_gradient_kernel<T>, warps_for(d_logits.tokens), work.stream, args, d_logits);
     launch(add_token_gradient_kernel<T>, columns_of(d_logits, args.group_tokens), work.stream, args, d_logits);

@@ -98,7 +98,7 @@ class CudaTutelOrder final : public Order {
 std::unique_ptr<Order> make_order(std::string_view name, CudaMath& math, DType dtype) {
   if (name == "gshard") return make_masked_order(math, std::make_unique<CudaMasks>(math, dtype), dtype);
   if (name == "tutel") return std::make_unique<CudaTutelOrder>(math, dtype);
-  moe::make_order(name, sums_type(dtype));  // throws BadInput for an unknown name
+  moe::make_order(name, accumulation_type(dtype));  // throws BadInput for an unknown name
   throw Unsupported(fmt::format("order {}: has no CUDA kernels, expected one of: gshard, tutel", name));
 }
 

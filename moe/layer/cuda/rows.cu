@@ -110,12 +110,12 @@ __global__ void __launch_bounds__(kThreads, 4) combine_kernel(RoutingArrays r, C
   const int first = static_cast<int>(warp_index() % parts) * kSums * kWarpSize + lane_index();
   const OwnPair own(r, token);
   const int own_place = own.place_in(c.rows);
-  Sums<T> own_weight = 1;
-  if (own.pair >= 0 && c.weight != nullptr) own_weight = static_cast<const Sums<T>*>(c.weight)[own.pair];
-  Sums<T> sum[kSums][N] = {};
+  Accumulator<T> own_weight = 1;
+  if (own.pair >= 0 && c.weight != nullptr) own_weight = static_cast<const Accumulator<T>*>(c.weight)[own.pair];
+  Accumulator<T> sum[kSums][N] = {};
   const auto add_up = [&](int choice) {
     int place[kChoices];
-    Sums<T> weight[kChoices];
+    Accumulator<T> weight[kChoices];
 #pragma unroll
     for (int k = 0; k < kChoices; ++k) {
       place[k] = __shfl_sync(kAllLanes, own_place, choice + k);  // beyond the last choice: no row
@@ -166,13 +166,14 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
   const int choices = static_cast<int>(r.choices), lane = lane_index();
   const OwnPair own(r, token);
   const int own_place = own.place_in(c.rows), own_d_place = own.place_in(c.d_rows);
-  const Sums<T> own_weight = own.pair < 0 ? Sums<T>(0) : static_cast<const Sums<T>*>(c.weight)[own.pair];
+  const Accumulator<T> own_weight =
+      own.pair < 0 ? Accumulator<T>(0) : static_cast<const Accumulator<T>*>(c.weight)[own.pair];
   const Pack<T, N>* d_out = row_at<T, N>(static_cast<const T*>(c.d_out), token, packs);
-  Sums<T> own_sum = 0;
+  Accumulator<T> own_sum = 0;
   for (int choice = 0; choice < choices; choice += kChoices) {
     const Pack<T, N>* row[kChoices];
     Pack<T, N>* d_row[kChoices];
-    Sums<T> weight[kChoices], sum[kChoices] = {};
+    Accumulator<T> weight[kChoices], sum[kChoices] = {};
     bool any = false;
 #pragma unroll
     for (int c2 = 0; c2 < kChoices; ++c2) {
@@ -196,7 +197,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
         Pack<T, N> made;
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-          const Sums<T> v = value_of(d.at[i]);
+          const Accumulator<T> v = value_of(d.at[i]);
           sum[c2] += v * value_of(p[c2].at[i]);
           made.at[i] = rounded<T>(weight[c2] * v);
         }
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads, 4) combine_backward_kernel(RoutingAr
       if (lane == choice + c2) own_sum = sum[c2];
   }
   if (threadIdx.x < kWarpSize && own.pair >= 0)
-    static_cast<Sums<T>*>(c.d_weight)[own.pair] = own.slot < 0 ? Sums<T>(0) : own_sum;
+    static_cast<Accumulator<T>*>(c.d_weight)[own.pair] = own.slot < 0 ? Accumulator<T>(0) : own_sum;
 }
 
 template <class T, int N, bool kPacks>

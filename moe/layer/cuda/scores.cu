@@ -108,7 +108,7 @@ __global__ void gate_backward_kernel(GateGradient g, Logits d_logits) {
 }  // namespace
 
 void softmax_scores(Work work, const Logits& l, void* probabilities, void* log_sums) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(softmax_kernel<T>, warps_for(l.tokens), work.stream, l, static_cast<T*>(probabilities),
            static_cast<T*>(log_sums));
@@ -116,19 +116,19 @@ void softmax_scores(Work work, const Logits& l, void* probabilities, void* log_s
 }
 
 void weigh(Work work, const Logits& l, const Choice& choice) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     launch(weigh_kernel<decltype(zero)>, threads_for(l.tokens), work.stream, l, choice);
   });
 }
 
 void count_statistics(Work work, const Statistics& args) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     launch(statistics_kernel<decltype(zero)>, Grid{args.experts + 1, kThreads}, work.stream, args);
   });
 }
 
 void gate_backward(Work work, const GateGradient& args, const Logits& d_logits) {
-  with_sums_type(work.dtype, [&](auto zero) {
+  with_accumulation_type(work.dtype, [&](auto zero) {
     launch(gate_backward_kernel<decltype(zero)>, warps_for(d_logits.tokens), work.stream, args, d_logits);
   });
 }

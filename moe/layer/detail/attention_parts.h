@@ -18,7 +18,7 @@ class RotaryPositions {
   /// Prepares to rotate the last `width` elements of each head.
   RotaryPositions(const PartSetup& setup, int64_t width);
   /// Rotates in place rows (B L / N_CP, heads x `head`), where `head` is the width of a head.
-  void rotate(TensorView rows, int64_t head, Turn turn);
+  void rotate(TensorView rows, int64_t head, RotationDirection turn);
 
  private:
   Math& math_;

@@ -44,7 +44,7 @@ class Expert {
   virtual TensorView weights() const { return {}; }
   /// Makes later tasks read the weights from `copy`, which has the size of weights(). parameters() still returns the
   /// original weights.
-  virtual void read_from(TensorView copy) { (void)copy; }
+  virtual void read_weights_from(TensorView copy) { (void)copy; }
 };
 
 struct ExpertRow {

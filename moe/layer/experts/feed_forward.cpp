@@ -138,7 +138,7 @@ class FeedForward final : public Expert {
   }
 
   TensorView weights() const override { return weights_; }
-  void read_from(TensorView copy) override { read_ = copy; }
+  void read_weights_from(TensorView copy) override { read_ = copy; }
 
  private:
   // Computes d_input and, at `d`, the gradients before the activation, from d_output's rows at `dy`.

@@ -83,7 +83,7 @@ Routing make_routing(const RankShape& rank, MemorySpace& memory) {
   require<BadInput>(shape.pairs() < std::numeric_limits<int32_t>::max(),
                     "gate {}: {} tokens with {} choices each are too many pairs, expected fewer than 2^31", layer.gate,
                     shape.tokens, shape.choices);
-  const DType weights = sums_type(layer.dtype);
+  const DType weights = accumulation_type(layer.dtype);
   Routing routing(shape, weights, memory);
   if (gate.choices == Choices::rows) routing.fill = Tensor({shape.tokens, shape.choices}, weights, memory);
   return routing;

@@ -89,7 +89,7 @@ template class SoftmaxScores<double>;
 GateProjection::GateProjection(const PartSetup& setup, int64_t width) : math_(setup.math), memory_(setup.memory) {
   const RankShape& rank = setup.rank;
   const int64_t tokens = rank.gated_tokens(), m = rank.model_dim();
-  const DType dtype = sums_type(rank.dtype());
+  const DType dtype = accumulation_type(rank.dtype());
   weights_ = setup.weight("gate projection", {width, m}, dtype);
   d_weights_ = setup.weight("gate projection's gradient", {width, m}, dtype);
   const auto make = [&](Lifetime lifetime, std::string_view name, int64_t columns) {

@@ -115,7 +115,7 @@ class XMoeGate final : public Gate {
 
 XMoeWeights::XMoeWeights(const PartSetup& setup)
     : width_(cosine_rank(setup.rank.shape.layer)), projection_(setup, width_) {
-  const DType dtype = sums_type(setup.rank.dtype());
+  const DType dtype = accumulation_type(setup.rank.dtype());
   const int64_t experts = setup.rank.experts.total;
   embeddings_ = setup.weight("experts' embeddings", {1, experts, width_}, dtype);
   d_embeddings_ = setup.weight("experts' embeddings' gradient", {1, experts, width_}, dtype);

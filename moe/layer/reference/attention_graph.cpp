@@ -75,7 +75,7 @@ static at::Tensor latent_graph(const LayerShape& l, const at::Tensor& x, const G
   const double width = static_cast<double>(l.qk_nope_head_dim + l.qk_rope_head_dim);
   const at::Tensor mixed = moe::product(softmax_of(masked(l, scores / std::sqrt(width)), -1),
                                         by_heads(moe::product(compressed, of(kWuv)), l.heads));
-  return moe::product(mixed.transpose(1, 2).reshape({x.size(0), mixed_width(l)}), of(kWo));
+  return moe::product(mixed.transpose(1, 2).reshape({x.size(0), attention_output_width(l)}), of(kWo));
 }
 
 at::Tensor attention_graph(const LayerShape& l, const at::Tensor& x, const GraphWeights& w) {

@@ -14,13 +14,15 @@ using at::Tensor;
 using cpu::scalar_type;
 
 // Makes a tensor that is filled as the layer's is: 16-bit numbers as float32, which are then rounded.
-Tensor unfilled(at::IntArrayRef extents, DType dtype) { return at::zeros(extents, scalar_type(sums_type(dtype))); }
+Tensor unfilled(at::IntArrayRef extents, DType dtype) {
+  return at::zeros(extents, scalar_type(accumulation_type(dtype)));
+}
 Tensor rounded(const Tensor& t, DType dtype) { return t.to(scalar_type(dtype)).to(t.scalar_type()); }
 
 template <class Fill>
 Tensor filled_rows(int64_t tokens, int64_t width, DType dtype, Fill fill) {
   const Tensor t = unfilled({tokens, width}, dtype);
-  fill(TensorView(t.data_ptr(), {tokens, width}, sums_type(dtype)), ShardRange{0, tokens, tokens});
+  fill(TensorView(t.data_ptr(), {tokens, width}, accumulation_type(dtype)), ShardRange{0, tokens, tokens});
   return rounded(t, dtype).to(at::kDouble);
 }
 
@@ -31,7 +33,7 @@ Tensor full_weight(const GraphWeight& weight, DType dtype, const LayerSeed& seed
   Parameter whole{name_of(weight), {ShardRange{0, 1, 1}, {0, 1, 1}, {0, 1, 1}}, {}, {}};
   for (size_t i = 0, axis = 3 - weight.extents.size(); axis < 3; ++i, ++axis)
     whole.axes[axis] = {0, weight.extents[i], weight.extents[i]};
-  whole.value = TensorView(t.data_ptr(), {t.numel()}, sums_type(dtype));
+  whole.value = TensorView(t.data_ptr(), {t.numel()}, accumulation_type(dtype));
   fill_weight(whole, weight.fan_in, seed);
   return rounded(rounded(t, dtype) + weight.offset, dtype).to(at::kDouble);
 }
@@ -111,7 +113,7 @@ GraphInputs graph_inputs(const LayerCase& c, const LayerSeed& seed) {
     return in;
   }
   in.gate_noise = graph_gate_noise(c, seed);
-  in.weights = graph_weights(gate_weights(c), sums_type(l.dtype), seed);
+  in.weights = graph_weights(gate_weights(c), accumulation_type(l.dtype), seed);
   for (const auto& weights :
        {attention_weights(l), norm_weights(l), expert_weights(l), whole_expert_weights(l, kShared)})
     in.weights.merge(graph_weights(weights, l.dtype, seed));
@@ -125,7 +127,7 @@ GraphWeights graph_weights(const std::vector<GraphWeight>& weights, DType dtype,
 }
 
 Tensor graph_gate_noise(const LayerCase& c, const LayerSeed& seed) {
-  return filled_rows(c.parallel.replicas() * mp_tokens(c), c.layer.experts, sums_type(c.layer.dtype),
+  return filled_rows(c.parallel.replicas() * mp_tokens(c), c.layer.experts, accumulation_type(c.layer.dtype),
                      [&](auto rows, ShardRange all) { fill_gate_noise(rows, all, c, seed); });
 }
 

@@ -36,7 +36,7 @@ struct Wanted {
   double& size;
 };
 
-void want(const GraphWeights& weights, std::map<std::string, std::vector<double>>& gradients, TermSizesOf& sizes,
+void want(const GraphWeights& weights, std::map<std::string, std::vector<double>>& gradients, TermSizesByTensor& sizes,
           std::vector<Wanted>& all) {
   for (const auto& [name, weight] : weights) all.push_back({weight, gradients[name], sizes[name]});
 }
@@ -150,7 +150,7 @@ ModelReference reference_model(const LayerCases& cases, int layers, const LayerS
 GateReference reference_gate(const LayerCase& shape, const LayerSeed& seed, const GateInputs& inputs,
                              const LayerChoices& choices) {
   const at::Tensor hidden = matrix_of(inputs.hidden, shape.layer.model_dim).set_requires_grad(true);
-  const GraphWeights weights = graph_weights(gate_weights(shape), sums_type(shape.layer.dtype), seed);
+  const GraphWeights weights = graph_weights(gate_weights(shape), accumulation_type(shape.layer.dtype), seed);
   for (const auto& [name, weight] : weights) weight.set_requires_grad(true);
   const GateGraph gate = gate_graph(
       {shape, hidden, graph_gate_noise(shape, seed), weights, choices.preferred, choices.tie, choices.preset});

@@ -12,7 +12,7 @@ namespace moe {
 
 /// Sizes of the terms whose sums are gradients, the largest of each tensor (graph_terms.h), times 1 + sqrt(N) / 32 for
 /// the roundings of the longest sum, of N terms. A gradient that almost vanishes is only as exact as these.
-using TermSizesOf = std::map<std::string, double>;
+using TermSizesByTensor = std::map<std::string, double>;
 inline constexpr const char* kInputGradient = "input gradient";
 
 /// Full tensors in float64, row-major, whatever the case's element type.
@@ -21,7 +21,7 @@ struct LayerReference {
   std::map<std::string, std::vector<double>> gradients;  // by weight (parameter.h)
   std::vector<int32_t> choices;                          // (tokens, choices): experts
   double auxiliary = 0;                                  // the gate's auxiliary losses
-  TermSizesOf sizes = {};                                // for the gradients; the input's is kInputGradient
+  TermSizesByTensor sizes = {};                          // for the gradients; the input's is kInputGradient
 };
 
 /// The layer's own choices, (tokens, choices). Rounding may decide a near-tie of two experts either way, so the
@@ -42,7 +42,7 @@ struct GateReference {
   std::vector<int32_t> expert, row;                      // of each pair; row < 0: dropped
   std::vector<double> weight, fill, d_hidden;            // as in Routing and GateBackward; empty fill: 1
   std::map<std::string, std::vector<double>> gradients;  // by weight
-  TermSizesOf sizes = {};                                // for the gradients; d_hidden's is kInputGradient
+  TermSizesByTensor sizes = {};                          // for the gradients; d_hidden's is kInputGradient
 };
 /// The input of reference_gate, full, in float64: hidden (tokens, M), d_weight and, for gates that mix tokens, d_fill
 /// (tokens, choices).

@@ -29,7 +29,7 @@ struct ModelReference {
   StackReference layers;
   double loss = 0;
   std::map<std::string, std::vector<double>> gradients;  // gradients of the ends' weights, by name
-  TermSizesOf sizes = {};                                // term sizes of those gradients
+  TermSizesByTensor sizes = {};                          // term sizes of those gradients
 };
 /// Computes forward and backward of a model, whose loss is that of the ends plus the auxiliary losses.
 ModelReference reference_model(const LayerCases& cases, int layers, const LayerSeed& seed, const ReferenceEnds& ends,

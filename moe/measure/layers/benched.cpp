@@ -18,13 +18,13 @@ void divide(std::vector<TaskTime>& times, double dilation) {
 
 }  // namespace
 
-void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run) {
+void set_run_times(PassTimes passes, const std::vector<RankMachine>& machines, bool lockstep, MeasuredRun& run) {
   const auto own = [](auto&... pass) { return own_seconds(pass...); };
   const double dilation = run.dilation.factor;
   run.task_s.clear();
   for (const Task& task : run.plan.tasks())
-    run.task_s.push_back(median(in_step ? seconds_by_pass(passes, task, machines, lockstep_seconds)
-                                        : seconds_by_pass(passes, task, machines, own)) /
+    run.task_s.push_back(median(lockstep ? seconds_by_pass(passes, task, machines, lockstep_seconds)
+                                         : seconds_by_pass(passes, task, machines, own)) /
                          dilation);
   run.forward_s = std::move(passes.forward_s);
   run.total_s = std::move(passes.total_s);
@@ -67,7 +67,7 @@ double disturbance(const MeasuredRun& run) {
   return median(totals) / quantile(totals, 0) - 1;
 }
 
-int passes_in(double seconds, double pass_s) {
+int passes_within(double seconds, double pass_s) {
   return pass_s > 0 ? static_cast<int>(std::clamp(seconds / pass_s, double{kPasses}, double{kMaxPasses})) : kPasses;
 }
 

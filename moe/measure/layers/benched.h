@@ -18,9 +18,9 @@ inline constexpr double kLonger = 2;
 
 // Functions that fill a MeasuredRun from passes on all ranks.
 
-/// Sets all fields of `run` that are derived from passes; it must have its plan and dilation. `in_step`: every task
+/// Sets all fields of `run` that are derived from passes; it must have its plan and dilation. `lockstep`: every task
 /// began on all ranks together (rank_run.h).
-void take_times(PassTimes passes, const std::vector<RankMachine>& machines, bool in_step, MeasuredRun& run);
+void set_run_times(PassTimes passes, const std::vector<RankMachine>& machines, bool lockstep, MeasuredRun& run);
 
 /// Returns a measure of the disturbance of a run, larger for more disturbed runs: for a paced run, the excess of the
 /// median pass over the fastest one, divided by the latter; for others, the slowdown of the cores.
@@ -48,7 +48,7 @@ struct BenchedRun {
   std::optional<MeasuredRun> best;              // the least disturbed attempt without too many overruns
   std::unique_ptr<Pacer> pacer;                 // null: tasks don't slow each other
   std::vector<std::unique_ptr<RankRun>> ranks;  // ranks of this process
-  std::vector<PassNumbers> timed;               // timed passes, for each rank of this process
+  std::vector<PackedPassTimes> timed;           // timed passes, for each rank of this process
   std::vector<std::vector<double>> replayed;    // seconds of replayed passes, for each rank of this process
   Training training;
 

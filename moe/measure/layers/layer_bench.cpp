@@ -102,7 +102,7 @@ class LayerBench {
     for (BenchedRun& benched : benched_) make(benched, benched.plan().proven);
     for (BenchedRun& benched : benched_)
       if (!benched.run.wrong)
-        prove_run({world(), references, inspect}, benched.runs(), benched.plan().proven, benched.run);
+        verify_run({world(), references, inspect}, benched.runs(), benched.plan().proven, benched.run);
     result_.references = references.computed();
     if (small_proof_ && !(settings_.check_only && weights.empty())) {
       for (BenchedRun& benched : benched_)
@@ -120,7 +120,7 @@ class LayerBench {
   // Verifies the current plan, one of several packings that a training may change to.
   void prove_packed(BenchedRun& benched, References& references) {
     make(benched, benched.plan().proven);
-    if (!benched.run.wrong) prove_run({world(), references, {}}, benched.runs(), benched.plan().proven, benched.run);
+    if (!benched.run.wrong) verify_run({world(), references, {}}, benched.runs(), benched.plan().proven, benched.run);
     if (settings_.emulated && !settings_.check_only) {
       if (small_proof_) make(benched, benched.plan().runs, 1);
       run_unpaced(benched);
@@ -154,7 +154,8 @@ class LayerBench {
       if (benched.trains()) begin_training(benched);
     }
     const BenchRanks& ranks = settings_.ranks;
-    machines_ = settings_.emulated ? machines_apart(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
+    machines_ =
+        settings_.emulated ? one_machine_per_rank(size_t(ranks_)) : machines_of(world(), ranks.device, ranks.threads);
     const int64_t made = tensor_memory.made;
     const int attempts = trains() ? 1 : kAttempts;  // training steps cannot be repeated
     limit_ = TimeLimit(settings_.max_timed_s);
@@ -250,7 +251,7 @@ class LayerBench {
   int passes_to_fill(const std::vector<BenchedRun*>& open) const {
     double pass_s = 0;
     for (const BenchedRun* benched : open) pass_s += median(max_over_ranks(benched->run.total_s));
-    return settings_.fill_s > 0 ? passes_in(settings_.fill_s, pass_s) : 0;
+    return settings_.fill_s > 0 ? passes_within(settings_.fill_s, pass_s) : 0;
   }
 
   void stretch(BenchedRun& benched, const Dilation& dilation) {
@@ -277,7 +278,8 @@ class LayerBench {
     losses = benched.training.losses(world());
     if (benched.training.is_stopped() &&
         static_cast<int>(losses.size()) < steps)  // otherwise the time limit was reached
-      throw Stopped(fmt::format("stopped after step {} of {}{}", losses.size(), steps, benched.training.stop_reason()));
+      throw TrainingStopped(
+          fmt::format("stopped after step {} of {}{}", losses.size(), steps, benched.training.stop_reason()));
   }
 
   // Creates a layer on every rank, runs `plan` on it and completes its gradients.
@@ -301,7 +303,7 @@ class LayerBench {
                                                         .workload = settings_.workload,
                                                         .text = settings_.training.text,
                                                         .injected = settings_.injected,
-                                                        .step_apart = settings_.emulated,
+                                                        .step_outside_pass = settings_.emulated,
                                                         .comms = &comms_[place(rank)]});
     require_same_plan(*world_comm, plan);
     return run;
@@ -381,7 +383,7 @@ class LayerBench {
     RankRun& mine = *benched.ranks[place(rank)];
     begin_together(world_comm, stream);
     const RunTimes& times = settings_.is_lockstep
-                                ? mine.pass_in_step(world_comm)
+                                ? mine.lockstep_pass(world_comm)
                                 : mine.pass(paces, {benched.pacer.get(), rank, benched.plan().planned->resources},
                                             [&] { begin_together(world_comm, stream); });
     if (counts) append_pass(benched.run.plan, times, benched.run.dilation.factor, benched.timed[place(rank)]);
@@ -406,7 +408,7 @@ class LayerBench {
     MeasuredRun& run = benched.run;
     PassTimes passes = read_passes(run.plan, gather(world(), benched.timed));
     if (benched.controller) record_steps(passes, benched);
-    take_times(std::move(passes), machines_, settings_.is_lockstep, run);
+    set_run_times(std::move(passes), machines_, settings_.is_lockstep, run);
     // Number of steps with earlier packings.
     const int64_t before = run.packings.empty() ? 0 : run.packings.back().first - 1;
     run.out_of_time = std::ssize(run.total_s) < settings_.iterations - before;

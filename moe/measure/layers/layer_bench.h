@@ -25,7 +25,7 @@ inline constexpr int kPasses = 5, kMaxPasses = 100, kMinPasses = 3;
 inline constexpr double kTimedS = 1;     // seconds to fill with timed passes if passes are short
 inline constexpr double kMaxTimedS = 2;  // limit for a layer's timed passes if a command times many layers
 /// Returns the number of passes of `pass_s` seconds that fill `seconds`, from kPasses to kMaxPasses.
-int passes_in(double seconds, double pass_s);
+int passes_within(double seconds, double pass_s);
 
 struct LayerBenchSettings {
   bool emulated = true;  // true: a proxy runs, paced by the plan's modelled times; false: the plan itself runs unpaced

@@ -155,7 +155,7 @@ double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<d
 }
 
 double own_seconds(const Task& task, const RankTimes& ranks) {
-  return own_seconds(task, ranks, std::vector<double>(ranks.size()), machines_apart(ranks.size()));
+  return own_seconds(task, ranks, std::vector<double>(ranks.size()), one_machine_per_rank(ranks.size()));
 }
 
 double lockstep_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
@@ -199,7 +199,7 @@ enum PassField : size_t { kForward, kTotal, kExposed, kEfficiency, kWorking, kOv
 
 }  // namespace
 
-void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes) {
+void append_pass(const Plan& plan, const RunTimes& times, double dilation, PackedPassTimes& passes) {
   double forward = 0, total = 0;
   for (const Task& task : plan.tasks()) {
     const double end = times.tasks[task.id].end_s / dilation;
@@ -213,7 +213,7 @@ void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassN
   for (const TaskTime& t : times.tasks) passes.insert(passes.end(), {t.start_s, t.end_s});
 }
 
-PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks) {
+PassTimes read_passes(const Plan& plan, const std::vector<PackedPassTimes>& ranks) {
   const size_t tasks = plan.tasks().size(), size = kFirstTask + 2 * tasks;
   PassTimes all;
   for (size_t at = 0; at < ranks.front().size(); at += size) {

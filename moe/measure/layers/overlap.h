@@ -41,7 +41,7 @@ inline bool has_time(const TaskTime& t) { return t.end_s > 0; }
 /// wake-up of a thread does not. `begin_s`: start of each rank's pass.
 double own_seconds(const Task& task, const RankTimes& ranks, const std::vector<double>& begin_s,
                    const std::vector<RankMachine>& machines);
-/// own_seconds() with a separate machine for every rank (machines_apart).
+/// own_seconds() with a separate machine for every rank (one_machine_per_rank).
 double own_seconds(const Task& task, const RankTimes& ranks);
 /// As own_seconds(), for tasks that all ranks begin together (rank_run.h). The time of a collective is the shortest
 /// time of any machine, from its last rank's start to its last rank's end.
@@ -72,8 +72,8 @@ std::vector<TaskComparison> compare_tasks(const Plan& plan, std::span<const doub
 std::vector<TaskTime> times_on(const RankTimes& ranks, size_t rank);
 
 /// A rank's passes one after the other, as append_pass() writes and read_passes() reads them.
-using PassNumbers = std::vector<double>;
-void append_pass(const Plan& plan, const RunTimes& times, double dilation, PassNumbers& passes);
+using PackedPassTimes = std::vector<double>;
+void append_pass(const Plan& plan, const RunTimes& times, double dilation, PackedPassTimes& passes);
 
 /// All ranks' passes; seconds are divided by the dilation, except those of `tasks`.
 struct PassTimes {
@@ -85,7 +85,7 @@ struct PassTimes {
   std::vector<std::vector<double>> begin_s;
   int64_t overruns = 0;
 };
-PassTimes read_passes(const Plan& plan, const std::vector<PassNumbers>& ranks);
+PassTimes read_passes(const Plan& plan, const std::vector<PackedPassTimes>& ranks);
 
 /// Returns the numbers [rank][pass] as [pass][rank].
 std::vector<std::vector<double>> by_pass(const std::vector<std::vector<double>>& ranks);

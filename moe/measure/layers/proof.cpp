@@ -40,7 +40,7 @@ RoutingLoad load_of_ranks(World& world, const std::vector<RankCells>& ranks, con
   return load_of(rank_shape(ranks.front().cases.moe(), 0, plan.structure->flow), all);
 }
 
-const ModelReference& reference_of(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan,
+const ModelReference& reference_of(const RunVerification& proof, const std::vector<RankRun*>& ranks, const Plan& plan,
                                    const StackChoices& choices) {
   RankRun& rank = *ranks.front();
   const RankCells cells = rank.cells();
@@ -75,7 +75,7 @@ void share_verdict(World& world, MeasuredRun& run) {
 
 }  // namespace
 
-void prove_run(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run) {
+void verify_run(const RunVerification& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run) {
   World& world = proof.world;
   std::vector<RankCells> cells;
   for (RankRun* rank : ranks) cells.push_back(rank->cells());

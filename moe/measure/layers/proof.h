@@ -57,7 +57,7 @@ std::string pack(const ModelReference& reference);
 ModelReference unpack(const std::string& bytes);
 
 /// The context in which all runs of a benchmark are verified.
-struct Proof {
+struct RunVerification {
   World& world;
   References& references;     // those of the benchmark
   const Inspection& inspect;  // called with the ranks first; may be empty
@@ -65,6 +65,6 @@ struct Proof {
 /// Verifies a run: sets load, proven_tokens, worst_error and worst_tensor of `run`, or its `wrong`. `ranks`: those of
 /// this process, in rank order, after two passes of `plan` and finish_gradients. Every process must call it; all get
 /// the same verdict.
-void prove_run(const Proof& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run);
+void verify_run(const RunVerification& proof, const std::vector<RankRun*>& ranks, const Plan& plan, MeasuredRun& run);
 
 }  // namespace moe::measure

@@ -52,7 +52,7 @@ LayerCase shrunk(const LayerCase& nominal, const ParallelShape& parallel, int fe
   if (nominal.layer.shared_hidden > 0) layer.shared_hidden = whole_steps(shared, block * parallel.mp);
   layer.experts = nominal.layer.experts / nominal.parallel.ep * parallel.ep;
   layer.top_k = std::min(nominal.layer.top_k, layer.experts);
-  clear_fields_of_plans(layer);
+  clear_planned_only_fields(layer);
   const auto rows = static_cast<double>(std::max<int64_t>(fewest_rows, kMinRows));
   const double tokens = rows * parallel.mp * parallel.cp * static_cast<double>(layer.experts) /
                         (static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1.0));
@@ -126,7 +126,7 @@ double reference_flops(const LayerCase& shape) {
   const LayerShape& layer = shape.layer;
   const auto m = static_cast<double>(layer.model_dim), h = static_cast<double>(layer.hidden);
   const auto seq = static_cast<double>(layer.seq), tokens = static_cast<double>(layer.batch) * seq * shape.parallel.dp;
-  const auto heads = static_cast<double>(attention_width(layer) + mixed_width(layer));
+  const auto heads = static_cast<double>(attention_width(layer) + attention_output_width(layer));
   const double attention = 2 * m * heads + seq * heads;
   const double experts =
       static_cast<double>(layer.top_k) * layer.capacity_factor.value_or(1) * gemms_of(layer.ffn) * m * h;
@@ -204,7 +204,7 @@ std::vector<Plan> emulated_plans(const std::vector<const Plan*>& nominal, Device
   }
   LayerCase proxy = proxy_case(nominal.front()->shape, forward, backward, max_packing);
   DType& dtype = proxy.layer.dtype;
-  if (!computes_in(device, dtype)) dtype = sums_type(dtype);
+  if (!supports_dtype(device, dtype)) dtype = accumulation_type(dtype);
   std::vector<Plan> plans;
   for (Decision decision; const Plan* plan : nominal) {
     proxy.row_multiple = plan->shape.row_multiple;

@@ -46,8 +46,8 @@ RankRun::RankRun(const Plan& plan, Communicator& world, const Setup& setup)
                       "a model of {} tokens: found a text of {}, expected one of {} at most", plan.vocabulary,
                       text_ == nullptr ? 0 : text_->vocabulary(), most);
     model_ = std::make_unique<RankModel>(*stack_, world, plan.vocabulary, plan.step, seed);
-    if (setup.step_apart) {
-      model_->step_apart();
+    if (setup.step_outside_pass) {
+      model_->step_outside_pass();
       steps_ = device_->make_stream("steps");
     }
   }
@@ -92,10 +92,10 @@ void RankRun::record() {
   executor_->record(*binding_);
 }
 
-const RunTimes& RankRun::pass_in_step(Communicator& world_comm) {
+const RunTimes& RankRun::lockstep_pass(Communicator& world_comm) {
   if (model_) begin_step(Split::train, model_->steps());
-  LockstepBinding in_step(*binding_, world_comm);
-  const RunTimes& times = executor_->run(in_step);
+  LockstepBinding lockstep(*binding_, world_comm);
+  const RunTimes& times = executor_->run(lockstep);
   end_step();
   return times;
 }
@@ -111,9 +111,9 @@ void RankRun::end_step() {
 
 double RankRun::held_out_loss(int64_t step) {
   begin_step(Split::held_out, step);
-  stack_->read_host(true);
+  stack_->set_reads_host(true);
   executor_->run(*binding_, {}, Phase::forward);
-  stack_->read_host(false);
+  stack_->set_reads_host(false);
   return model_->ends().heads() ? model_->ends().loss(std::max(0, text_->context() - 1)) : 0;
 }
 
@@ -147,7 +147,7 @@ void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& wor
   call.stream.synchronize();
 }
 
-std::vector<RankMachine> machines_apart(size_t ranks) {
+std::vector<RankMachine> one_machine_per_rank(size_t ranks) {
   std::vector<RankMachine> machines;
   for (size_t rank = 0; rank < ranks; ++rank) machines.push_back({fmt::format("of rank {}", rank), 1});
   return machines;

@@ -27,7 +27,7 @@ struct RankMachine {
 /// on GPUs share no core. Every process of the world must call it.
 std::vector<RankMachine> machines_of(World& world, DeviceKind device, int threads);
 /// Returns a separate machine for each of `ranks` ranks, for runs in which paces determine the time of tasks.
-std::vector<RankMachine> machines_apart(size_t ranks);
+std::vector<RankMachine> one_machine_per_rank(size_t ranks);
 
 /// Sums host numbers over all ranks in place, blocking. They go through `device`, which has the call's stream.
 void sum_over_ranks(std::span<double> numbers, Device& device, Communicator& world_comm, CommCall call);
@@ -78,7 +78,7 @@ class RankRun {
     const Workload& workload;
     const TokenSource* text = nullptr;  // text of a model; must outlive the run
     InjectedSlowdown injected = {};     // tasks to slow on this rank
-    bool step_apart = false;            // a model's optimizer runs between passes, outside of tasks
+    bool step_outside_pass = false;     // a model's optimizer runs between passes, outside of tasks
     CommsCache* comms = nullptr;        // communicators to reuse, for layers only; null: the run splits its own
   };
   /// Blocking: every rank of `world` must create its own. Throws as MoeLayer and LayerStack.
@@ -89,7 +89,7 @@ class RankRun {
   const RunTimes& pass(const std::vector<double>& at_least_s = {}, const ContentionContext& contended = {},
                        const std::function<void()>& issued = {});
   /// Runs one pass of a serial plan; each task begins on all ranks together.
-  const RunTimes& pass_in_step(Communicator& world_comm);
+  const RunTimes& lockstep_pass(Communicator& world_comm);
   /// Records the pass of a layer (Executor::record), which replay() then runs. All ranks must call it. Throws
   /// Unsupported also for a stack or a model.
   void record();
@@ -119,7 +119,7 @@ class RankRun {
   std::unique_ptr<RankModel> model_;  // of the stack, if it is a model's
   const TokenSource* text_;
   uint64_t seed_;                              // seed of masked tokens
-  std::unique_ptr<Stream> steps_;              // stream of the optimizer if Setup::step_apart
+  std::unique_ptr<Stream> steps_;              // stream of the optimizer if Setup::step_outside_pass
   std::unique_ptr<Binding> binding_, slowed_;  // dragged_: set if tasks are slowed
   std::unique_ptr<Executor> executor_;
 };

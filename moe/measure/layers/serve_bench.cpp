@@ -170,7 +170,7 @@ class ServeBench {
       for (size_t i = 0; i < first.seconds.size(); i += ranks)
         run.task_seconds.push_back(*std::max_element(first.seconds.begin() + static_cast<std::ptrdiff_t>(i),
                                                      first.seconds.begin() + static_cast<std::ptrdiff_t>(i + ranks)));
-      run.forward_s = first.replay->replay_each(first.seconds).makespan_s.front();
+      run.forward_s = first.replay->replay_rank_seconds(first.seconds).makespan_s.front();
       RankTimes times(local_ranks_.size());
       world().run([&](int rank) { times[place(rank)] = pass(rank, plan, variant.trace, 0, {}).tasks; });
       unpaced.push_back({times});

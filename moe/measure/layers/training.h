@@ -14,7 +14,7 @@
 namespace moe::measure {
 
 /// The error of a training run that was stopped before its last step.
-class Stopped : public std::runtime_error {
+class TrainingStopped : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

@@ -212,8 +212,8 @@ std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& s
   return std::make_unique<GateRun>(shape, gate);
 }
 
-std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape) {
-  return std::make_unique<OrderRun>(shape, order.make(shape.layer.dtype), way_back);
+std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool is_unpermute, const LayerCase& shape) {
+  return std::make_unique<OrderRun>(shape, order.make(shape.layer.dtype), is_unpermute);
 }
 
 std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape) {

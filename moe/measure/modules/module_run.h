@@ -40,7 +40,7 @@ std::unique_ptr<ModuleRun> make_module_run(std::string_view name, const LayerCas
 /// These return runs of parts that need not be registered. Choices of the gate are of the same kind (Choices) as the
 /// layer's own gate's.
 std::unique_ptr<ModuleRun> make_gate_run(const GateRow& gate, const LayerCase& shape);
-std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool way_back, const LayerCase& shape);
+std::unique_ptr<ModuleRun> make_order_run(const OrderRow& order, bool is_unpermute, const LayerCase& shape);
 std::unique_ptr<ModuleRun> make_expert_run(const ExpertRow& expert, const LayerCase& shape);
 
 /// Returns the error of the last run of a phase: its numbers are not finite, all zeros, or different in a second run.

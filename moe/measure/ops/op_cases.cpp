@@ -173,7 +173,7 @@ Fields OpCase::parameters(const Profile& cluster) const {
 
 OpSizes sizes_for(DType layers, DeviceKind device) {
   OpSizes sizes;
-  if (computes_in(device, layers)) sizes.dtype = layers;
+  if (supports_dtype(device, layers)) sizes.dtype = layers;
   return sizes;
 }
 
@@ -254,7 +254,7 @@ std::vector<OpCase> real_cases(const Profile& cluster, std::string_view backend,
   for (const auto& [network, group] : sums) add(Op::allreduce, network, group);
   if (on_gpu)
     for (const int64_t dim : kGpuGemmDims) cases.push_back(gemm(dim, sizes.dtype));
-  else if (computes_in(device, sizes.dtype))
+  else if (supports_dtype(device, sizes.dtype))
     for (int i = 1; i <= kGemmSizes; ++i) cases.push_back(gemm(gemm_dim(i * kGemmStep / kThreadShare), sizes.dtype));
   return cases;
 }

@@ -70,7 +70,7 @@ void RankOps::prepare(const OpCase& c, bool for_check) {
   elements_ = std::max<int64_t>(1, c.real_elements / size) * size;  // all blocks have equal sizes
   const int64_t n = c.real_dim > 0 ? c.real_dim * c.real_dim : elements_;
   // The GEMM under a pace has float32 instead of a 16-bit type, which CPUs don't support.
-  const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? sums_type(c.dtype) : c.dtype;
+  const DType dtype = c.real_dim > 0 && c.modelled_s > 0 ? accumulation_type(c.dtype) : c.dtype;
   const bool sends_anew = make(send_, n, dtype), receives_anew = make(receive_, n, dtype);
   const bool third_anew = make(third_, c.real_dim > 0 || c.phases.count > 0 ? n : 0, dtype);
   const bool stays = sent_sums_ == sums(c);
@@ -299,9 +299,9 @@ WrongElements RankOps::check(const OpCase& c) const {
   }
   if (c.real_dim > 0) return check_gemm(c.real_dim);
   if (c.op == Op::host_copy)
-    return with_element(sums_type(c.dtype), [&](auto zero) { return check_host_copy<decltype(zero)>(c); });
+    return with_element(accumulation_type(c.dtype), [&](auto zero) { return check_host_copy<decltype(zero)>(c); });
   if (group_ == nullptr) return {};
-  return with_element(sums_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
+  return with_element(accumulation_type(c.dtype), [&](auto zero) { return check_collective<decltype(zero)>(c); });
 }
 
 namespace {
@@ -313,14 +313,14 @@ constexpr double kBarrierS = 500e-6, kLaunchS = 50e-6, kMaxS = 20e-3;
 double StartGate::seconds_for(int launches) { return std::min(kBarrierS + kLaunchS * launches, kMaxS); }
 
 void StartGate::close(int launches) {
-  if (!lane_.calls_at_once()) return;
+  if (!lane_.calls_work_immediately()) return;
   seconds_ = seconds_for(launches);
   lane_.mark(*closed_);
   lane_.hold(*closed_, {.at_least_s = seconds_});
 }
 
 void StartGate::close_with(StartGate& first) {
-  if (!lane_.calls_at_once()) return;
+  if (!lane_.calls_work_immediately()) return;
   lane_.wait(*first.closed_);
   lane_.hold(*first.closed_, {.at_least_s = first.seconds_});
 }

@@ -44,7 +44,7 @@ class IterationBuilder : public LayerBuilder {
   bool has(GroupKind group, int stage) const { return lanes_.lane(group, stage) >= 0; }
 
  private:
-  bool rows_apart() const;
+  bool shards_rows_over_mp() const;
   Chain rows_of_end(const Chain& rows);
   Chain sum_of_end(int made, const Access& sum);
 

@@ -36,7 +36,7 @@ struct BackwardOptions {
   void add(const BackwardOption& option, const SplitPaths& found);
   /// Keeps at most kMaxBackwards: the fastest without slices, then repeatedly the one that improves the result most on
   /// a grid of slices.
-  void keep_few();
+  void keep_best_options();
   const BackwardOption& best_for(LayerSlices slices, const LayerPricer& pricer) const;
 };
 /// Returns the backwards to choose from. `layer`: query.layer, or the same without contention. If the schedule has one

@@ -24,7 +24,7 @@ class ModelReplay {
   /// Returns the seconds of the decision's plan under the profile's contention. Throws BadInput if it has no plan.
   double seconds(const ModelDecision& decision);
   /// Returns whether every backward sends at most the gradient bytes that exist and wait when it begins.
-  bool sends_what_waits(const ModelDecision& decision) const;
+  bool sends_all_waiting_bytes(const ModelDecision& decision) const;
   /// These return the gradient bytes of an MoE layer, and of the layer at position `place` in a stage's backward.
   int64_t made_bytes() const { return made_bytes_; }
   int64_t made_bytes(size_t place) const { return made_by_layer_[made_by_layer_.size() - 1 - place]; }

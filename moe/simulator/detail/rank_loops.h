@@ -10,7 +10,7 @@
 namespace moe::rank_loops {
 
 // For each rank, the factor on the modelled seconds of a kind of task, without jitter.
-class Stretch {
+class RankFactors {
  public:
   void multiply(int rank, double factor, int ranks) {
     factors_.resize(ranks, 1.0);
@@ -31,19 +31,19 @@ class Stretch {
 };
 
 // The factors of a RankNoise on the seconds of every rank's tasks, without jitter.
-class RankStretch {
+class RankSlowdowns {
  public:
-  RankStretch(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
+  RankSlowdowns(const RankNoise& noise, int ranks) : kinds_(noise.loaded) {
     const size_t of_a_layer = static_cast<size_t>(ranks);
     loaded_.resize(std::max<size_t>(1, noise.load.size() / of_a_layer));
     for (const Straggler& s : noise.stragglers) {
       straggling_.multiply(s.rank, s.factor, ranks);
-      for (Stretch& layer : loaded_) layer.multiply(s.rank, s.factor, ranks);
+      for (RankFactors& layer : loaded_) layer.multiply(s.rank, s.factor, ranks);
     }
     for (size_t i = 0; i < noise.load.size(); ++i)
       loaded_[i / of_a_layer].multiply(static_cast<int>(i % of_a_layer), noise.load[i], ranks);
     straggling_.count();
-    for (Stretch& layer : loaded_) layer.count();
+    for (RankFactors& layer : loaded_) layer.count();
   }
   // Returns the factors of a kind of task in a layer, on ranks from `begin` on; null if none is stretched.
   const double* factors(TaskKind kind, int layer, size_t begin, size_t end) const {
@@ -53,11 +53,11 @@ class RankStretch {
 
  private:
   std::vector<TaskKind> kinds_;  // kinds whose seconds are proportional to a rank's rows
-  Stretch straggling_;
-  std::vector<Stretch> loaded_;  // for each layer; a single element applies to all layers
+  RankFactors straggling_;
+  std::vector<RankFactors> loaded_;  // for each layer; a single element applies to all layers
 };
 
-struct Spacing {
+struct GroupStride {
   size_t size = 1, step = 1;
 };
 
@@ -67,12 +67,12 @@ int stages_of(const Structure& structure, const ParallelShape& parallel);
 int layers_of(const Structure& structure);
 // Returns how a task's groups are spread over the ranks of a stage: size of a group, and distance of its members. Size
 // 1: each rank runs the task on its own.
-Spacing spacing_of(const Task& task, const ParallelShape& parallel);
+GroupStride group_stride_of(const Task& task, const ParallelShape& parallel);
 
 // Writes the maximum of each group to `out`, in the order of the groups' first ranks. Members of a group are `step`
 // ranks apart, so `step` groups are interleaved.
 template <class T>
-void group_max(const T* __restrict in, size_t count, Spacing group, T* __restrict out) {
+void group_max(const T* __restrict in, size_t count, GroupStride group, T* __restrict out) {
   const size_t span = group.size * group.step;
   if (group.step == 1) {
     for (size_t base = 0; base < count; base += span, ++out) {
@@ -90,7 +90,7 @@ void group_max(const T* __restrict in, size_t count, Spacing group, T* __restric
 }
 
 // Copies each group's value to all of its members.
-inline void spread(const double* __restrict of_group, size_t count, Spacing group, double* __restrict out) {
+inline void spread(const double* __restrict of_group, size_t count, GroupStride group, double* __restrict out) {
   const size_t span = group.size * group.step;
   if (group.step == 1) {
     for (size_t base = 0; base < count; base += span, ++of_group) std::fill_n(out + base, span, *of_group);

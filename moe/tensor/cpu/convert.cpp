@@ -6,8 +6,8 @@ namespace moe {
 
 void convert(TensorView from, TensorView to) {
   require_equal(from.elements(), to.elements(), "elements to convert");
-  with_number(from.dtype(), [&]<class From>(From) {
-    with_number(to.dtype(), [&]<class To>(To) {
+  with_number_type(from.dtype(), [&]<class From>(From) {
+    with_number_type(to.dtype(), [&]<class To>(To) {
       const From* in = from.as<const From>();
       To* out = to.as<To>();
       parallel_for(from.elements(), int64_t{sizeof(From) + sizeof(To)}, [&](int64_t begin, int64_t end) {

@@ -193,10 +193,10 @@ class CpuMath final : public Math {
       norm_rows_backward(in, d.as<T>(), d_gain.as<T>());
     });
   }
-  void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) override {
+  void rotate(TensorView rows, int64_t head, TensorView turns, RotationDirection turn) override {
     with_element(rows.dtype(), [&](auto zero) {
       using T = decltype(zero);
-      rotate_rows(rows, head, turns, turn == Turn::forward ? T(1) : T(-1));
+      rotate_rows(rows, head, turns, turn == RotationDirection::forward ? T(1) : T(-1));
     });
   }
   void attention_softmax(TensorView scores, double by, AttentionMask mask) override {

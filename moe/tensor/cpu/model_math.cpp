@@ -111,7 +111,7 @@ double adamw_step(const WeightStep& at, double weight, double g, std::pair<S*, S
 
 template <class W, class G>
 void step_elements(const WeightStep& at, double scale) {
-  using S = Sums<W>;
+  using S = Accumulator<W>;
   S* first = at.first.as<S>();
   S* second = at.second.as<S>();
   const G* gradients = at.gradient.as<G>();
@@ -176,8 +176,8 @@ void step_weight(const WeightStep& step) {
   double scale = step.scale;
   if (step.squares != nullptr)
     if (const double norm = std::sqrt(*step.squares); norm > step.max_norm) scale *= step.max_norm / norm;
-  with_number(step.value.dtype(), [&](auto w) {
-    with_number(step.gradient.dtype(), [&](auto g) { step_elements<decltype(w), decltype(g)>(step, scale); });
+  with_number_type(step.value.dtype(), [&](auto w) {
+    with_number_type(step.gradient.dtype(), [&](auto g) { step_elements<decltype(w), decltype(g)>(step, scale); });
   });
 }
 
@@ -185,7 +185,7 @@ double sum_of_squares(TensorView tensor) {
   constexpr int64_t kBlock = 1 << 16;  // independent of the number of threads, so the sum is too
   const int64_t elements = tensor.elements();
   std::vector<double> sums((elements + kBlock - 1) / kBlock);
-  with_number(tensor.dtype(), [&]<class T>(T) {
+  with_number_type(tensor.dtype(), [&]<class T>(T) {
     parallel_for(static_cast<int64_t>(sums.size()), kBlock * int64_t{sizeof(T)}, [&](int64_t begin, int64_t end) {
       for (int64_t block = begin; block < end; ++block) {
         const T* values = tensor.as<T>() + block * kBlock;

@@ -53,7 +53,7 @@ using Normal = std::conditional_t<sizeof(T) == 2, Rounded, Exact>;
 // GPT-2's approximation of GELU: Phi(x) is approximated by (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)).
 template <class T>
 struct NearlyNormal {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   static __device__ A share(A x) { return logistic<T>(A(1.59576912160573071176) * (x + A(0.044715) * x * x * x)); }
   static __device__ A value(A x) { return x * share(x); }
   static __device__ A derivative(A x) {
@@ -99,7 +99,7 @@ struct SwigluForward {
     const Pack<T, N> q = load<N>(b + i);
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Sums<T> v = value_of(p.at[j]);
+      const Accumulator<T> v = value_of(p.at[j]);
       p.at[j] = rounded<T>(v * logistic<T>(v) * value_of(q.at[j]));
     }
     store(p, out + i);
@@ -116,8 +116,8 @@ struct SwigluBackward {
     Pack<T, N> dp, dq;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
-      const Sums<T> v = value_of(p.at[j]), out = value_of(d.at[j]);
-      const Sums<T> s = logistic<T>(v), silu = v * s;
+      const Accumulator<T> v = value_of(p.at[j]), out = value_of(d.at[j]);
+      const Accumulator<T> s = logistic<T>(v), silu = v * s;
       dp.at[j] = rounded<T>(out * value_of(q.at[j]) * (s + silu * (1 - s)));
       dq.at[j] = rounded<T>(out * silu);
     }

@@ -7,11 +7,11 @@ namespace {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows args, double* sums) {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   const T* row = static_cast<const T*>(args.logits) + static_cast<int64_t>(blockIdx.x) * args.words;
   A largest[] = {-INFINITY};
-  for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) largest[0] = Larger()(largest[0], value_of(row[j]));
-  block_reduce(largest, Larger());
+  for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) largest[0] = Maximum()(largest[0], value_of(row[j]));
+  block_reduce(largest, Maximum());
   A sum = 0;
   for (int64_t j = threadIdx.x; j < args.words; j += blockDim.x) sum += std::exp(value_of(row[j]) - largest[0]);
   sum = block_sum(sum);
@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(kThreads) softmax_sums_kernel(LossRows args, d
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     cross_entropy_backward_kernel(LossRows args, const double* sums, int parts, double counted) {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   __shared__ A all[2];  // the largest logit over all parts; 1 / (sum of exp(logit - largest) * counted)
   T* row = static_cast<T*>(args.logits) + static_cast<int64_t>(blockIdx.x) * args.words;
   const bool counts = args.target[blockIdx.x] >= 0;
   if (threadIdx.x == 0 && counts) {
     const auto part = [&](int p) { return sums + (p * args.tokens + blockIdx.x) * kLossSums; };
     double largest = part(0)[0], sum = 0;
-    for (int p = 1; p < parts; ++p) largest = Larger()(largest, part(p)[0]);
+    for (int p = 1; p < parts; ++p) largest = Maximum()(largest, part(p)[0]);
     for (int p = 0; p < parts; ++p) sum += part(p)[1] * std::exp(part(p)[0] - largest);
     all[0] = static_cast<A>(largest);
     all[1] = static_cast<A>(1 / (sum * counted));

@@ -30,7 +30,8 @@ std::unique_ptr<AttentionHeads> CudaMath::make_heads(const HeadsShape& shape, Te
   if (torch_gpu_ && shape.is_plain()) return make_torch_heads(shape, TorchGpu{*torch_gpu_, [this] { return stream_; }});
   if (!heads_scratch_) heads_scratch_ = std::make_shared<HeadsScratch>();
   HeadsShape own = shape;
-  own.recompute = shape.recompute || torch_gpu_;  // no shape keeps scores if LibTorch is used (see keeps_scores())
+  own.recompute =
+      shape.recompute || torch_gpu_;  // no shape keeps scores if LibTorch is used (see stores_attention_scores())
   return make_composed_heads(*this, own, kept, heads_scratch_);
 }
 
@@ -38,7 +39,7 @@ void CudaMath::round_fp8(const Matrix& from, const Fp8Matrix& to, const Fp8Matri
   cuda::round_fp8({stream_, from.dtype}, from.data, from.stride, to, turned != nullptr ? *turned : Fp8Matrix());
 }
 
-bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
+bool CudaMath::gemm_padded_to_4(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
   Fp8Matrix all = a;
   all.rows = round_up_to_4(a.rows);
   if (all.rows == a.rows || a.tiles || out.stride != out.cols || out.dtype == DType::float64) return false;
@@ -52,7 +53,7 @@ bool CudaMath::multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const M
 }
 
 void CudaMath::gemm_fp8(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into) {
-  if (gemm_->run_fp8(a, b, out, into, stream_) || multiply_by_fours(a, b, out, into)) return;
+  if (gemm_->run_fp8(a, b, out, into, stream_) || gemm_padded_to_4(a, b, out, into)) return;
   const int64_t first = a.rows * a.cols * bytes_of(out.dtype), all = first + b.rows * b.cols * bytes_of(out.dtype);
   auto* wide = static_cast<std::byte*>(scratch(all));
   cuda::widen_fp8({stream_, out.dtype}, a, wide);
@@ -85,10 +86,10 @@ void CudaMath::swiglu_backward(TensorView a, TensorView b, TensorView d_out, Ten
   cuda::swiglu_backward({stream_, a.dtype()}, {a.data(), b.data(), d_out.data(), d_a.data(), d_b.data()}, a.elements());
 }
 
-void CudaMath::rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) {
+void CudaMath::rotate(TensorView rows, int64_t head, TensorView turns, RotationDirection turn) {
   const int64_t half = turns.size(1) / 2, heads = rows.size(1) / head;
   cuda::rotate({stream_, rows.dtype()},
-               {rows.data(), turns.data(), turns.size(0), half, heads, head, turn == Turn::back},
+               {rows.data(), turns.data(), turns.size(0), half, heads, head, turn == RotationDirection::back},
                rows.size(0) * heads * half);
 }
 

@@ -36,7 +36,7 @@ class CudaMath final : public Math {
   void gelu_tanh_backward(TensorView x, TensorView d_out, TensorView d_x) override;
   void swiglu(TensorView a, TensorView b, TensorView out) override;
   void swiglu_backward(TensorView a, TensorView b, TensorView d_out, TensorView d_a, TensorView d_b) override;
-  void rotate(TensorView rows, int64_t head, TensorView turns, Turn turn) override;
+  void rotate(TensorView rows, int64_t head, TensorView turns, RotationDirection turn) override;
   void assign(TensorView from, TensorView to) override;
   void add(TensorView from, TensorView to) override;
   void scale(TensorView t, double by) override;
@@ -57,7 +57,7 @@ class CudaMath final : public Math {
   void* scratch(int64_t bytes);
   /// Computes gemm_fp8() with a's rows padded to a multiple of 4, which cuBLASLt requires. Returns false, with `out`
   /// unchanged, if that product is not supported either.
-  bool multiply_by_fours(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into);
+  bool gemm_padded_to_4(const Fp8Matrix& a, const Fp8Matrix& b, const Matrix& out, Into into);
 
   std::unique_ptr<MemorySpace> memory_;
   std::unique_ptr<Gemm> gemm_;

@@ -13,8 +13,8 @@ inline constexpr int kThreads = 256, kWarpSize = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 
 template <class T>
-__device__ inline Sums<T> value_of(T v) {
-  if constexpr (std::is_same_v<T, Sums<T>>)
+__device__ inline Accumulator<T> value_of(T v) {
+  if constexpr (std::is_same_v<T, Accumulator<T>>)
     return v;
   else
     return to_float(v);
@@ -33,7 +33,7 @@ __device__ inline T rounded(From v) {
 
 /// Returns 1 / (1 + exp(-v)), for 16-bit elements by approximate instructions, whose errors are below their rounding.
 template <class T>
-__device__ inline Sums<T> logistic(Sums<T> v) {
+__device__ inline Accumulator<T> logistic(Accumulator<T> v) {
   if constexpr (sizeof(T) == 2)
     return quick_inverse(1 + quick_exp2(-1.44269504F * v));
   else
@@ -79,7 +79,7 @@ inline bool aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 
 /// Calls body(T{}), where T is the type that `dtype` names; 16-bit types are those of CUDA.
 template <class Body>
 void with_type(DType dtype, Body body) {
-  with_number(dtype, [&](auto zero) {
+  with_number_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (std::is_same_v<T, moe::Bfloat16>)
       body(Bfloat16{});

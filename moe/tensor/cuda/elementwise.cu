@@ -9,18 +9,19 @@ namespace {
 template <class T>
 struct Rotate {
   T* rows;
-  const Sums<T>* turns;
+  const Accumulator<T>* turns;
   int64_t seq, half, heads, width;
-  Sums<T> sign;
+  Accumulator<T> sign;
   template <int N>
   __device__ void at(int64_t i) const {
     const int64_t head = i / half, j = i - head * half;
-    const Sums<T>* angle = turns + head / heads % seq * 2 * half + j;
+    const Accumulator<T>* angle = turns + head / heads % seq * 2 * half + j;
     T* low = rows + (head + 1) * width - 2 * half + j;
     Pack<T, N> p = load<N>(low), q = load<N>(low + half);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      const Sums<T> a = value_of(p.at[n]), b = value_of(q.at[n]), cosine = angle[n], sine = sign * angle[half + n];
+      const Accumulator<T> a = value_of(p.at[n]), b = value_of(q.at[n]), cosine = angle[n],
+                           sine = sign * angle[half + n];
       p.at[n] = rounded<T>(a * cosine - b * sine);
       q.at[n] = rounded<T>(b * cosine + a * sine);
     }
@@ -46,7 +47,7 @@ struct Add {
 template <class T>
 struct Scale {
   T* t;
-  Sums<T> by;
+  Accumulator<T> by;
   template <int N>
   __device__ void at(int64_t i) const {
     Pack<T, N> p = load<N>(t + i);
@@ -76,7 +77,8 @@ struct Convert {
 void rotate(Work work, const Rotation& r, int64_t pairs) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Rotate<T> op{out<T>(r.rows), in<Sums<T>>(r.turns), r.seq, r.half, r.heads, r.width, Sums<T>(r.back ? -1 : 1)};
+    const Rotate<T> op{out<T>(r.rows), in<Accumulator<T>>(r.turns),    r.seq, r.half, r.heads,
+                       r.width,        Accumulator<T>(r.back ? -1 : 1)};
     const bool in_packs = r.half % kPack<T> == 0 && r.width % kPack<T> == 0;
     for_each<T>(work.stream, op, pairs, aligned(r.rows) && in_packs);
   });
@@ -92,7 +94,7 @@ void add(Work work, const void* from, void* to, int64_t count) {
 void scale(Work work, void* t, double by, int64_t count) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for_each<T>(work.stream, Scale<T>{out<T>(t), static_cast<Sums<T>>(by)}, count, aligned(t));
+    for_each<T>(work.stream, Scale<T>{out<T>(t), static_cast<Accumulator<T>>(by)}, count, aligned(t));
   });
 }
 

@@ -40,7 +40,7 @@ struct SumRow {
     const int64_t used = i / width, column = i - used * width;
     T* to = table + table_row[used] * width + column;
     const Pack<T, N> before = load<N>(to);
-    Sums<T> sums[N];
+    Accumulator<T> sums[N];
 #pragma unroll
     for (int j = 0; j < N; ++j) sums[j] = value_of(before.at[j]);
     for (int32_t t = begin[used]; t < begin[used + 1]; ++t) {

@@ -44,7 +44,7 @@ __device__ inline BlockScale<double> reach_of(uint64_t most) {
 // A thread's numbers of one row. `Whole`: the matrix consists of whole blocks, and rows are aligned to 16 bytes.
 template <class T, bool Whole>
 struct Numbers {
-  using Bits = decltype(size_bits(Sums<T>()));
+  using Bits = decltype(size_bits(Accumulator<T>()));
   static constexpr int kPacks = kNumbersPerThread / kPack<T>;
   PackBits<T, kPack<T>> packs[kPacks];
 
@@ -73,12 +73,12 @@ struct Numbers {
     for (int p = 0; p < kPacks; ++p) {
       const auto pack = from_pack_bits<T, kPack<T>>(packs[p]);
 #pragma unroll
-      for (int j = 0; j < kPack<T>; ++j) largest = Larger()(largest, size_bits(value_of(pack.at[j])));
+      for (int j = 0; j < kPack<T>; ++j) largest = Maximum()(largest, size_bits(value_of(pack.at[j])));
     }
     return largest;
   }
   // Returns the numbers, multiplied by `by` and rounded to e4m3, four per word.
-  __device__ Words times(Sums<T> by) const {
+  __device__ Words times(Accumulator<T> by) const {
     Words out = {};
 #pragma unroll
     for (int n = 0; n < kNumbersPerThread; n += 2) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads) rows_kernel(const T* from, int64_t s
   numbers.clear();
   if (there) numbers.read(from + row * stride, first, to.cols);
   auto most = numbers.most();
-  for (int by = kThreadsPerRow / 2; by > 0; by /= 2) most = Larger()(most, __shfl_xor_sync(kAllLanes, most, by));
+  for (int by = kThreadsPerRow / 2; by > 0; by /= 2) most = Maximum()(most, __shfl_xor_sync(kAllLanes, most, by));
   if (!there) return;
   const auto reach = reach_of(most);
   if (first == block * kBlock) to.scales[block * to.scale_stride + row] = reach.scale;
@@ -138,9 +138,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int r = 0; r < kRowsPerThread; ++r) {
     numbers[r].clear();
     if (Whole || top + r < to.rows) numbers[r].read(from + (top + r) * stride, first, to.cols);
-    most[0] = Larger()(most[0], numbers[r].most());
+    most[0] = Maximum()(most[0], numbers[r].most());
   }
-  block_reduce(most, Larger());
+  block_reduce(most, Maximum());
   const auto reach = reach_of(most[0]);
   if (threadIdx.x == 0) {
     to.scales[i * to.scale_stride + j] = reach.scale;
@@ -178,7 +178,8 @@ __global__ void widen_kernel(Fp8Matrix m, T* out) {
   if (index >= m.rows * m.cols) return;
   const int64_t row = index / m.cols, block = (index - row * m.cols) / kBlock;
   const float scale = m.scales[m.tiles ? row / kBlock * m.scale_stride + block : block * m.scale_stride + row];
-  out[index] = rounded<T>(static_cast<Sums<T>>(from_fp8_bits(m.data[index])) * static_cast<Sums<T>>(scale));
+  out[index] =
+      rounded<T>(static_cast<Accumulator<T>>(from_fp8_bits(m.data[index])) * static_cast<Accumulator<T>>(scale));
 }
 
 // Calls body(std::bool_constant<Whole>), where Whole is as in Numbers.

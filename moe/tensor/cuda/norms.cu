@@ -15,7 +15,7 @@ constexpr int64_t kResident = 132 * kMinBlocksPerMultiprocessor<T, R>* kThreads;
 
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   using Tile = RowTile<T, N, R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
   const int width = static_cast<int>(n.width), rows = static_cast<int>(n.rows - first < R ? n.rows - first : R);
@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(kThreads) norm_kernel(Norm n, T* out) {
 // the sum of d_out h over its rows to its row of `parts`.
 template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, kMinBlocksPerMultiprocessor<T, R>)
-    norm_backward_kernel(Norm n, T* gradients, Sums<T>* parts) {
-  using A = Sums<T>;
+    norm_backward_kernel(Norm n, T* gradients, Accumulator<T>* parts) {
+  using A = Accumulator<T>;
   using Tile = RowTile<T, N, R>;
   const int width = static_cast<int>(n.width);
   const RowTile<T, N, 1, Tile::kPacks> gain(static_cast<const T*>(n.gain), 0, [&](int) { return width; });
@@ -139,8 +139,8 @@ constexpr int kGainThreads = 1024;
 // 32nd row of `parts`.
 template <class T>
 __global__ void __launch_bounds__(kGainThreads)
-    gain_kernel(const Sums<T>* parts, int64_t blocks, int64_t width, T* d_gain) {
-  using A = Sums<T>;
+    gain_kernel(const Accumulator<T>* parts, int64_t blocks, int64_t width, T* d_gain) {
+  using A = Accumulator<T>;
   constexpr int kWarps = kGainThreads / kWarpSize;
   __shared__ A sums[kWarps][kWarpSize];
   const int lane = lane_index(), warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -171,7 +171,7 @@ void norm(Work work, const Norm& args, void* out) {
 void norm_backward(Work work, const Norm& args, void* d, void* d_gain, const Scratch& scratch) {
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using A = Sums<T>;
+    using A = Accumulator<T>;
     with_tile<T>(args.rows, args.width, aligned(args.x) && aligned(args.gain) && aligned(d),
                  [&](auto n, auto r, Grid grid) {
                    grid.blocks = std::min(grid.blocks, kResident<T, decltype(r)::value> / grid.threads);

@@ -10,7 +10,7 @@ struct Plus {
     return a + b;
   }
 };
-struct Larger {
+struct Maximum {
   template <class A>
   __device__ A operator()(A a, A b) const {
     return a < b ? b : a;
@@ -28,7 +28,7 @@ __device__ inline A warp_sum(A v) {
 }
 template <class A>
 __device__ inline A warp_max(A v) {
-  return warp_reduce(v, Larger());
+  return warp_reduce(v, Maximum());
 }
 
 /// Reduces each of R numbers (a power of 2) with `op` over the threads of a block, at most kThreads, all of which must

@@ -36,7 +36,7 @@ struct VisibleElements {
 // Computes exp(by * (v - most)), where `most` is the largest score of a row.
 template <class T>
 struct Power {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   static constexpr bool kQuick = sizeof(T) == 2;
   A by, most;
 
@@ -53,7 +53,7 @@ template <class T, int N, int R>
 __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
                                             : R == 1       ? 4
                                                            : 5) attention_kernel(T* scores, Scores s) {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   using Tile = RowTile<T, N, R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
   const VisibleElements<R> seen(s, first);
@@ -78,12 +78,12 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
       read(r, c, column, v);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        most[r] = Larger()(most[r], v[j]);
+        most[r] = Maximum()(most[r], v[j]);
         if (c < Tile::kPacks) held[r][c][j] = v[j];
       }
     });
   }
-  block_reduce(most, Larger());
+  block_reduce(most, Maximum());
 #pragma unroll
   for (int r = 0; r < R; ++r) {
     const Power<T> power(static_cast<A>(s.by), most[r]);
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 8 ? 3
                                             : R == 1       ? 4
                                                            : 5)
     attention_backward_kernel(const T* scores, T* gradients, Scores s) {
-  using A = Sums<T>;
+  using A = Accumulator<T>;
   using Tile = RowTile<T, N, R, kBackwardPacksPerThread / R>;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * R;
   const VisibleElements<R> seen(s, first);

@@ -39,7 +39,7 @@ __global__ void scale_kernel(const double* squares, double max_norm, double scal
 // The arrays and parameters that both optimizers' steps of weights of type T use. S is the type of the states.
 template <class T>
 struct Stepped {
-  using S = Sums<T>;
+  using S = Accumulator<T>;
   T* value;
   const T* gradient;
   S *master, *first, *second;
@@ -58,7 +58,7 @@ struct Stepped {
 
 template <class T>
 struct SgdStep {
-  using S = Sums<T>;
+  using S = Accumulator<T>;
   Stepped<T> element;
   S momentum;
   template <int N>
@@ -76,7 +76,7 @@ struct SgdStep {
 
 template <class T>
 struct AdamwStep {
-  using S = Sums<T>;
+  using S = Accumulator<T>;
   Stepped<T> element;
   S beta1, beta2, new1, new2, epsilon;  // new1: 1 - beta1
   S correction1, correction2;
@@ -112,7 +112,7 @@ void step_weight(Work work, const WeightStepArguments& step, const Scratch& scra
   launch(scale_kernel, Grid{1, kWarpSize}, work.stream, step.squares, step.max_norm, step.scale, scale);
   with_type(work.dtype, [&](auto zero) {
     using T = decltype(zero);
-    using S = Sums<T>;
+    using S = Accumulator<T>;
     const Stepped<T> element{out<T>(step.value),
                              in<T>(step.gradient),
                              out<S>(step.master),

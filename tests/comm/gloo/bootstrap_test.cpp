@@ -15,7 +15,7 @@ std::vector<gloo::PeerInfo> peers_of(const std::vector<std::string>& machines) {
 }
 
 TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
-  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"b", "a", "a", "b"}), 0);
+  const gloo::Ranking ranking = gloo::assign_ranks_by_node(peers_of({"b", "a", "a", "b"}), 0);
   EXPECT_EQ(ranking.world_rank, (std::vector<int>{0, 2, 3, 1}));
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
@@ -23,18 +23,18 @@ TEST(RankingTest, RanksOfAMachineBecomeNeighboursInOrderOfAppearance) {
 }
 
 TEST(RankingTest, AMachineMayStandForSeveralNodes) {
-  const gloo::Ranking ranking = gloo::rank_nodes(peers_of({"a", "a", "a", "a"}), 2);
+  const gloo::Ranking ranking = gloo::assign_ranks_by_node(peers_of({"a", "a", "a", "a"}), 2);
   EXPECT_EQ(ranking.nodes, 2);
   EXPECT_EQ(ranking.ranks_per_node, 2);
   EXPECT_TRUE(ranking.one_machine);
-  EXPECT_EQ(gloo::rank_nodes(peers_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
+  EXPECT_EQ(gloo::assign_ranks_by_node(peers_of({"a", "b", "a", "b", "a", "a"}), 2).world_rank,
             (std::vector<int>{0, 4, 1, 5, 2, 3}));
 }
 
 TEST(RankingTest, UnequalNodesAreNamed) {
-  const std::string error = error_of<BadInput>([] { gloo::rank_nodes(peers_of({"a", "a", "b"}), 0); });
+  const std::string error = error_of<BadInput>([] { gloo::assign_ranks_by_node(peers_of({"a", "a", "b"}), 0); });
   EXPECT_NE(error.find("host-a holds 2, host-b holds 1"), std::string::npos) << error;
-  EXPECT_THROW(gloo::rank_nodes(peers_of({"a", "a", "a"}), 2), BadInput);
+  EXPECT_THROW(gloo::assign_ranks_by_node(peers_of({"a", "a", "a"}), 2), BadInput);
 }
 
 }  // namespace

@@ -423,11 +423,11 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
                       use["model_flops_per_s_per_rank"].get<double>() / 1e12);
       EXPECT_NE(printed.out.find(rates), std::string::npos) << printed.out;
     }
-    std::map<std::string, Json> of_frameworks;
+    std::map<std::string, Json> plans_by_framework;
     const std::string set = printed.out.substr(printed.out.find("\nSET IT "));
     for (const Json& row : json["frameworks"]) {
       const std::string key = row["framework"];
-      of_frameworks[key] = row;
+      plans_by_framework[key] = row;
       const bool ok = row["status"] == "ok";
       const size_t at =
           ok ? set.find("\n  " + key + "  ") : std::min(set.find(" " + key + ": "), set.find(" " + key + ", "));
@@ -452,8 +452,8 @@ TEST_F(AnswerVerb, TextAndJsonAndRecordsHaveTheSameNumbers) {
         continue;
       }
       const bool planned_for_one = record.key.starts_with("framework/");
-      const Json& row =
-          planned_for_one ? of_frameworks.at(record.parameters.text("framework", "")) : by_name.at(record.schedule);
+      const Json& row = planned_for_one ? plans_by_framework.at(record.parameters.text("framework", ""))
+                                        : by_name.at(record.schedule);
       EXPECT_EQ(record.status == CaseStatus::ok, row["status"] == "ok");
       if (record.status != CaseStatus::ok) {
         EXPECT_EQ(record.reason, row["reason"]) << record.key;
@@ -527,9 +527,9 @@ TEST_F(AnswerVerb, IsAtMost25Lines) {
     ASSERT_EQ(printed.exit_code, 0) << printed.err;
     // The user's layout, and at most four steps and two notes, stand beside the 25 lines.
     const size_t own = printed.out.find("\nYOURS  "), why = printed.out.find("\nWHY    ");
-    const auto of_own = own == std::string::npos ? 0 : std::count(&printed.out[own], &printed.out[why], '\n');
-    EXPECT_LE(of_own, 7) << printed.out;
-    const auto lines = std::ranges::count(printed.out, '\n') - of_own;
+    const auto own_bound_ratio = own == std::string::npos ? 0 : std::count(&printed.out[own], &printed.out[why], '\n');
+    EXPECT_LE(own_bound_ratio, 7) << printed.out;
+    const auto lines = std::ranges::count(printed.out, '\n') - own_bound_ratio;
     EXPECT_LE(lines, 25) << printed.out;
     EXPECT_GE(lines, 17) << printed.out;
     for (const char* part :

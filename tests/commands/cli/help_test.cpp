@@ -70,7 +70,7 @@ TEST(Help, GroupsAreWhatHowAndOutput) {
   CLI::App app;
   Command command;
   const auto calls = add_verbs(app, command);
-  const Flags known{kWhat, kHow, kOutput};
+  const Flags known{kWhatHeading, kHowHeading, kOutput};
   for (const CLI::App* verb : app.get_subcommands(nullptr)) {
     Flags groups = verb->get_groups(), in_order;
     std::ranges::copy_if(known, std::back_inserter(in_order),

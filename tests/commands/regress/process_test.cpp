@@ -14,7 +14,7 @@
 namespace moe::regress {
 namespace {
 
-ProcessEnd shell(const std::string& script, double timeout_s = 60) {
+ProcessResult shell(const std::string& script, double timeout_s = 60) {
   return run_process({"/bin/sh", "-c", script}, timeout_s);
 }
 
@@ -22,7 +22,7 @@ TEST(Process, SaysHowItEnded) {
   EXPECT_EQ(shell("exit 0").code, 0);
   EXPECT_EQ(shell("exit 3").code, 3);
   EXPECT_EQ(shell("kill -9 $$").code, 128 + SIGKILL);
-  const ProcessEnd told = shell("echo first >&2; printf 'the reason\\n\\n' >&2; echo out; exit 4");
+  const ProcessResult told = shell("echo first >&2; printf 'the reason\\n\\n' >&2; echo out; exit 4");
   EXPECT_EQ(told.last_line, "the reason");
   EXPECT_EQ(told.code, 4);
   EXPECT_FALSE(told.timed_out);
@@ -37,7 +37,7 @@ TEST(Process, ReadsNothingAndTakesItsTime) {
 
 TEST(Process, ATimeoutEndsAllThatItStarted) {
   const std::string mark = testing::TempDir() + "moetune-outlived-" + std::to_string(getpid());
-  const ProcessEnd end = shell("(trap '' TERM; sleep 2; touch " + mark + ") & sleep 60", 0.3);
+  const ProcessResult end = shell("(trap '' TERM; sleep 2; touch " + mark + ") & sleep 60", 0.3);
   EXPECT_TRUE(end.timed_out);
   EXPECT_LT(end.wall_s, 10);
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));

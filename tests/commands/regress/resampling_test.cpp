@@ -48,7 +48,8 @@ TEST(Resampling, ARankThatNobodyWaitsForMayBeSlower) {
 }
 
 TEST(Resampling, TheFloorGrowsWithTheNoise) {
-  const double quiet = floor_of(recorded(60, 0.005), 12, 500, 1), rough = floor_of(recorded(60, 0.03), 12, 500, 1);
+  const double quiet = noise_floor_of(recorded(60, 0.005), 12, 500, 1),
+               rough = noise_floor_of(recorded(60, 0.03), 12, 500, 1);
   EXPECT_LT(quiet, 0.012);
   EXPECT_GT(rough, 3 * quiet);
 }

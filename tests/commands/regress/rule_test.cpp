@@ -56,7 +56,7 @@ TEST(Rule, ArmsExchangedTurnSlowIntoFast) {
 TEST(Rule, SeesWhatItSaysToSee) {
   for (const double deviation : {0.01, 0.03, 0.08})
     for (const size_t cases : {size_t{1}, size_t{12}}) {
-      const double log_visible = std::log1p(smallest_visible(deviation, cases, Rule()));
+      const double log_visible = std::log1p(min_detectable_change(deviation, cases, Rule()));
       int found = 0;
       constexpr int kGates = 200;
       for (uint64_t gate = 0; gate < kGates; ++gate) {

@@ -101,10 +101,10 @@ TEST(TrimmedMean, ItsIntervalHoldsTheMiddle) {
 }
 
 TEST(Holm, StopsAtTheFirstThatIsKept) {
-  EXPECT_EQ(holm(std::vector{0.002, 0.04, 0.001, 0.5}, 0.01), (std::vector{true, false, true, false}));
-  EXPECT_EQ(holm(std::vector{0.004, 0.004, 0.004}, 0.01), (std::vector{false, false, false}));
-  EXPECT_EQ(holm(std::vector{0.01}, 0.01), std::vector{true});
-  EXPECT_TRUE(holm({}, 0.01).empty());
+  EXPECT_EQ(holm_rejections(std::vector{0.002, 0.04, 0.001, 0.5}, 0.01), (std::vector{true, false, true, false}));
+  EXPECT_EQ(holm_rejections(std::vector{0.004, 0.004, 0.004}, 0.01), (std::vector{false, false, false}));
+  EXPECT_EQ(holm_rejections(std::vector{0.01}, 0.01), std::vector{true});
+  EXPECT_TRUE(holm_rejections({}, 0.01).empty());
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(LayerReplays, AreWhatTheSearchReplays) {
   int plans = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     const auto layer = random_layer::random_layer(seed, seed % 2 == 0);
-    const Profile growing = without_starts(layer.profile);
+    const Profile growing = without_startup_seconds(layer.profile);
     const LayerPricer pricer(layer.profile, layer.shape), growing_pricer(growing, layer.shape);
     LayerReplays replays;
     LayerSearch search;
@@ -61,7 +61,7 @@ TEST(LayerReplays, AreWhatTheSearchReplays) {
 
 TEST(WithoutStarts, LeavesWhatGrowsWithSize) {
   const auto layer = random_layer::random_layer(3);
-  const Profile growing = without_starts(layer.profile);
+  const Profile growing = without_startup_seconds(layer.profile);
   const LayerPricer pricer(growing, layer.shape);
   EXPECT_EQ(pricer.gradient_seconds(0), 0);
   EXPECT_NEAR(pricer.gradient_seconds(2048), 2 * pricer.gradient_seconds(1024), 1e-15);

@@ -41,7 +41,7 @@ TEST(Assume, EveryExampleIsReadAndForTablesThatThereAre) {
 TEST(Assume, RowsReplaceTheirLikesOnTheirClusterAlone) {
   const Scratch scratch;
   const Assumptions assumed = read_assumptions(scratch.write("a.toml", file(kRow)));
-  const Profile before = find_profile("testbed-b"), after = with_assumed(before, &assumed);
+  const Profile before = find_profile("testbed-b"), after = with_assumed_rows(before, &assumed);
   EXPECT_EQ(after.comm.size(), before.comm.size());
   int found = 0;
   for (const CommRow& row : after.comm)
@@ -52,22 +52,22 @@ TEST(Assume, RowsReplaceTheirLikesOnTheirClusterAlone) {
     }
   EXPECT_EQ(found, 1);
   const Profile other = find_profile("testbed-a");
-  EXPECT_EQ(with_assumed(other, &assumed).comm.front().alpha_s, other.comm.front().alpha_s);
-  EXPECT_EQ(with_assumed(before, nullptr).comm.front().alpha_s, before.comm.front().alpha_s);
+  EXPECT_EQ(with_assumed_rows(other, &assumed).comm.front().alpha_s, other.comm.front().alpha_s);
+  EXPECT_EQ(with_assumed_rows(before, nullptr).comm.front().alpha_s, before.comm.front().alpha_s);
 }
 
 TEST(Assume, ContentionIsAValue) {
   const Scratch scratch;
   const Assumptions assumed =
       read_assumptions(scratch.write("a.toml", file("[[value]]\nname = \"contention\"\nvalue = 1.5\nlabel = \"l\"\n")));
-  const Profile profile = with_assumed(find_profile("testbed-b"), &assumed);
+  const Profile profile = with_assumed_rows(find_profile("testbed-b"), &assumed);
   EXPECT_EQ(profile.contention.intra_by_inter, 1.5);
   EXPECT_EQ(profile.contention.inter_by_intra, 1.5);
   EXPECT_EQ(profile.contention.compute_by_inter, 1);
   const Assumptions one = read_assumptions(
       scratch.write("b.toml", file("[[value]]\nname = \"contention:testbed-b\"\nvalue = 1.25\nlabel = \"l\"\n")));
-  EXPECT_EQ(with_assumed(find_profile("testbed-b"), &one).contention.intra_by_inter, 1.25);
-  EXPECT_TRUE(with_assumed(find_profile("testbed-a"), &one).contention.none());
+  EXPECT_EQ(with_assumed_rows(find_profile("testbed-b"), &one).contention.intra_by_inter, 1.25);
+  EXPECT_TRUE(with_assumed_rows(find_profile("testbed-a"), &one).contention.none());
 }
 
 TEST(Assume, WhatCannotBeReadIsOneLineWithItsPlace) {

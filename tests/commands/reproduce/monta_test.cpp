@@ -73,7 +73,7 @@ std::vector<int> lengths() {
 TEST(Monta, PresetIsWhatIsPrintedAndWhatIsAssumed) {
   const MontaPlatform p = table8_platform();
   const Profile preset = find_profile("a800");
-  const auto expect_line = [&](Op op, Network network, const TimeLine& line) {
+  const auto expect_line = [&](Op op, Network network, const AlphaBetaLine& line) {
     for (const CommRow& row : preset.comm)
       if (row.op == op && row.network == network) {
         EXPECT_NEAR(row.alpha_s / line.alpha_s, 1, 1e-9) << name_of(op);
@@ -189,7 +189,7 @@ TEST(Monta, ChoosesAsPrintedWhereKernelsStall) {
   const Profile profile = monta_cluster(&assumed);
   for (const PrintedChoice& row : printed_monta_choices()) {
     const MontaLayer layer(profile, row.seq);
-    EXPECT_EQ(name_of(min_exchange(layer, kMontaChunks)), row.choice) << row.seq;
+    EXPECT_EQ(name_of(min_exchange_strategy(layer, kMontaChunks)), row.choice) << row.seq;
     EXPECT_EQ(layer.choice().variant->name, "monta-" + row.choice) << row.seq;
   }
 }

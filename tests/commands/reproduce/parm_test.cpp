@@ -59,7 +59,7 @@ class ByHand {
 
 TEST(Parm, CommunicationAndOverlapByHand) {
   const Assumptions assumed = find_assumptions("parm-fsmoe");
-  const Profile profile = with_assumed(parm_cluster("testbed-b"), &assumed);
+  const Profile profile = with_assumed_rows(parm_cluster("testbed-b"), &assumed);
   std::set<std::string> missing;
   int compared = 0, saved = 0;
   for (const ParmLayer& layer : parm_layers("testbed-b", &assumed, missing)) {

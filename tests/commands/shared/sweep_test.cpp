@@ -52,8 +52,8 @@ TEST_F(Sweep, SummaryIsTheMeanOfRatios) {
     double sum = 0;
     for (const SweepRow& row : *rows_) sum += row.find("tutel")->total_s() / row.find(s.schedule)->total_s();
     EXPECT_NEAR(s.speedup, sum / static_cast<double>(rows_->size()), 1e-12);
-    EXPECT_LE(s.of_own, 1);
-    EXPECT_LE(s.of_bound, s.of_own);
+    EXPECT_LE(s.own_bound_ratio, 1);
+    EXPECT_LE(s.bound_ratio, s.own_bound_ratio);
     int layers = 0;
     for (const auto& [degree, count] : s.degrees_forward) layers += count;
     EXPECT_EQ(layers, s.layers);

@@ -42,7 +42,7 @@ class CudaGateTest : public testing::TestWithParam<std::tuple<std::string, DType
   const std::string& gate() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
   /// The CPU's, and what a gate computes in.
-  DType sums() const { return sums_type(dtype()); }
+  DType sums() const { return accumulation_type(dtype()); }
   double tolerance() const { return dtype() == DType::float64 ? 1e-12 : 1e-5; }
 
   void compare(const Drawn& drawn, bool preset) {

@@ -25,9 +25,9 @@ struct Routed {
                 .choices = s.choices,
                 .experts = s.experts,
                 .rows = s.rows},
-               sums_type(dtype), memory),
+               accumulation_type(dtype), memory),
         reference(device, DType::float64) {
-    Pair weights({device.tokens, s.choices}, sums_type(dtype), memory, 9);
+    Pair weights({device.tokens, s.choices}, accumulation_type(dtype), memory, 9);
     device.weight = std::move(weights.device);
     reference.weight = std::move(weights.reference);
     if (s.mixes())
@@ -49,7 +49,7 @@ struct Routed {
                                 d.slot_of.data(), d.pair_of.data(), d.filled.data()});
   }
   void mix(const Shape& s, DType dtype, MemorySpace& memory) {
-    Pair fills({device.tokens, s.choices}, sums_type(dtype), memory, 10);
+    Pair fills({device.tokens, s.choices}, accumulation_type(dtype), memory, 10);
     device.fill = std::move(fills.device);
     reference.fill = std::move(fills.reference);
     const auto& d = device.device;
@@ -75,7 +75,7 @@ RowLayout layout_of(const Shape& s, int64_t width, int degree, RowGroups groups,
   for (int group = groups.first; group < groups.first + groups.count; ++group)
     for (int64_t e = 0; e < s.experts; ++e) shape.cells.push_back({group, e, group});
   RowLayout layout(std::move(shape));
-  layout.put_on(memory, RowReader::order, s.rows);
+  layout.place_tables_on(memory, RowReader::order, s.rows);
   return layout;
 }
 
@@ -96,7 +96,7 @@ class CudaOrderTest : public testing::TestWithParam<std::tuple<std::string, DTyp
     const int64_t tokens = s.groups * s.group_tokens;
     Pair x = random({tokens, width}, 1), rows = random({all.elements()}, 2), mine = random({here.elements()}, 3);
     Pair y = random({tokens, width}, 4), d_rows = random({here.elements()}, 5);
-    Pair d_w({tokens, s.choices}, sums_type(dtype()), math_->memory(), 6);
+    Pair d_w({tokens, s.choices}, accumulation_type(dtype()), math_->memory(), 6);
     order_->order(routed.device, x.device, {rows.device, all});
     cpu_->order(routed.reference, x.reference, {rows.reference, all});
     const double exact = s.mixes() ? 4 * tolerance_for(dtype()) : 0;
@@ -114,9 +114,9 @@ class CudaOrderTest : public testing::TestWithParam<std::tuple<std::string, DTyp
                            d_w.reference);
     expect_near(d_rows, "gradients of rows", masked);
     expect_near(d_w.device, d_w.reference,
-                2 * masked * (masked > 1 ? tolerance_for(dtype()) : tolerance_for(sums_type(dtype()))),
+                2 * masked * (masked > 1 ? tolerance_for(dtype()) : tolerance_for(accumulation_type(dtype()))),
                 "gradients of weights");
-    Pair d_fill({tokens, s.choices}, sums_type(dtype()), math_->memory(), 8);
+    Pair d_fill({tokens, s.choices}, accumulation_type(dtype()), math_->memory(), 8);
     order_->order_backward(routed.device, x.device, {rows.device, all}, y.device, d_fill.device);
     cpu_->order_backward(routed.reference, x.reference, {rows.reference, all}, y.reference, d_fill.reference);
     expect_near(y, "gradients of tokens", masked);

@@ -37,7 +37,7 @@ class PlainGemm final : public cuda::Gemm {
         const Elements<T> x(a, n * batch.a), y(b, n * batch.b), z(out, n * batch.out);
         for (int64_t i = 0; i < out.rows; ++i)
           for (int64_t j = 0; j < out.cols; ++j) {
-            Sums<T> sum = mode.into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
+            Accumulator<T> sum = mode.into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
             for (int64_t k = 0; k < inner; ++k) sum += cuda::value_of(x.at(i, k)) * cuda::value_of(y.at(k, j));
             z.at(i, j) = cuda::rounded<T>(sum);
           }
@@ -54,7 +54,7 @@ class PlainGemm final : public cuda::Gemm {
       const Elements<T> z(out, 0);
       for (int64_t i = 0; i < out.rows; ++i)
         for (int64_t j = 0; j < out.cols; ++j) {
-          Sums<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
+          Accumulator<T> sum = into == Into::add ? cuda::value_of(z.at(i, j)) : 0;
           const float *of_row = x.data() + i * a.cols, *of_column = y.data() + j * b.cols;
           for (int64_t k = 0; k < a.cols; ++k) sum += of_row[k] * of_column[k];
           z.at(i, j) = cuda::rounded<T>(sum);

@@ -25,7 +25,7 @@ TEST_P(CudaRowsTest, PacksAndUnpacks) {
         for (int stream = 0; stream < streams; ++stream)
           for (int64_t e = 0; e < kExperts; ++e) shape.cells.push_back({stream, e, stream});
         RowLayout layout(std::move(shape));
-        layout.put_on(memory(), RowReader::experts, kRows);
+        layout.place_tables_on(memory(), RowReader::experts, kRows);
         ExpertRows places(layout);
         Pair data = random({layout.elements()}, 1), back = random({layout.elements()}, 2);
         Pair experts = random({places.total(), width}, 3);
@@ -59,7 +59,8 @@ TEST_P(CudaRowsTest, FollowsRunTimeCounts) {
         for (int64_t e = 0; e < kExperts; ++e)
           for (int stream = streams; stream > 0; --stream) shape.cells.push_back({stream, e, static_cast<int>(e)});
         RowLayout layout(shape), by_order(shape);
-        layout.put_on(memory(), RowReader::experts, kMax), by_order.put_on(memory(), RowReader::order, kMax);
+        layout.place_tables_on(memory(), RowReader::experts, kMax),
+            by_order.place_tables_on(memory(), RowReader::order, kMax);
         for (uint64_t seed = 1; seed < 6; ++seed) {
           std::vector<int64_t> counts;
           for (int64_t cell = 0; cell < (streams + 1) * kExperts; ++cell)

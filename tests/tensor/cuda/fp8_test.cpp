@@ -65,7 +65,7 @@ class CudaFp8Test : public testing::TestWithParam<DType> {
     };
     for_each_element(p.device, [&](int64_t i, auto& v) {
       using T = std::remove_reference_t<decltype(v)>;
-      v = cuda::rounded<T>(cuda::value_of(v) * static_cast<Sums<T>>(size(i)));
+      v = cuda::rounded<T>(cuda::value_of(v) * static_cast<Accumulator<T>>(size(i)));
       p.reference.as<double>()[i] = static_cast<double>(cuda::value_of(v));
     });
     return p;

@@ -62,8 +62,8 @@ TEST_P(CudaMathTest, RotatesHeads) {
       constexpr int64_t kSeq = 6, kHeads = 3;
       const int64_t head = before + d;
       Pair rows = random({tokens, kHeads * head}, 1);
-      const Pair turns({kSeq, d}, sums_type(GetParam()), math_->memory(), 2);
-      for (const Turn turn : {Turn::forward, Turn::back}) {
+      const Pair turns({kSeq, d}, accumulation_type(GetParam()), math_->memory(), 2);
+      for (const RotationDirection turn : {RotationDirection::forward, RotationDirection::back}) {
         math_->rotate(rows.device, head, turns.device, turn);
         cpu_math().rotate(rows.reference, head, turns.reference, turn);
         expect_near(rows, "rotate", 2);

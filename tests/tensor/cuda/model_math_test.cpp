@@ -134,7 +134,7 @@ TEST_P(CudaModelMathTest, AddsSquares) {
 
 // A step of all and of a share, clipped and not, beside the CPU's in float64 from the same numbers.
 TEST_P(CudaModelMathTest, StepsWeights) {
-  const DType sums = sums_type(GetParam());
+  const DType sums = accumulation_type(GetParam());
   const bool has_master = GetParam() != sums;
   for (const OptimizerKind kind : {OptimizerKind::sgd, OptimizerKind::adamw})
     for (const ElementSelection own : {ElementSelection{}, {3, 4, 10}, {0, 0, 10}})

@@ -30,7 +30,7 @@ struct Ranking {
 };
 /// Uses the machines as nodes if `ranks_per_node` is 0; throws BadInput naming the machines if they then hold different
 /// numbers of ranks.
-Ranking rank_nodes(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names = {});
+Ranking assign_ranks_by_node(const std::vector<PeerInfo>& peers, int ranks_per_node, const LaunchNames& names = {});
 
 /// Sends all ranks the address of our interface (GLOO_SOCKET_IFNAME, else loopback if there is one machine, else the
 /// one on the route to the store) and sets the addresses of `topology`. Throws BadInput if there is no such

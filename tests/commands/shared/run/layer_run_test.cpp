@@ -67,7 +67,7 @@ TEST(LayerRun, GraphsOfPassesAreAGpusAlone) {
   EXPECT_FALSE(run_layer_job(job, {}).runs.front().record.summary.has("replayed_s"));
   job.settings.graphs = true;
   EXPECT_THROW(run_layer_job(job, {}), Unsupported);
-  const CaseRecord record = run_or_record_why(job, {}).runs.front().record;
+  const CaseRecord record = run_or_record_failure(job, {}).runs.front().record;
   EXPECT_EQ(record.status, CaseStatus::unsupported);
   EXPECT_EQ(record.reason, "recorded passes: found the CPU, expected a GPU, whose streams have graphs");
 }
@@ -80,7 +80,8 @@ TEST(LayerRun, ALimitOfNodesIsPlannedOnly) {
   const LayerOutcome outcome = run_layer_job(job, {});
   ASSERT_EQ(outcome.runs.size(), 1U);
   EXPECT_EQ(outcome.runs[0].record.status, CaseStatus::unsupported);
-  EXPECT_TRUE(outcome.runs[0].record.reason.starts_with("node_limit: found a value, expected none: only plans and emulated clusters support it"));
+  EXPECT_TRUE(outcome.runs[0].record.reason.starts_with(
+      "node_limit: found a value, expected none: only plans and emulated clusters support it"));
 }
 
 TEST(LayerRun, EverySchedulesRunIsVerifiedAndNoFasterThanModelled) {
@@ -294,7 +295,7 @@ TEST(LayerRun, ALayerOfABrokenOffRunIsKnownUnlessItFailed) {
       RecordWriter writer(path, question);
       append(left, writer);
     }
-    const auto known = known_outcome(job, RecordWriter(path, question));
+    const auto known = recorded_outcome(job, RecordWriter(path, question));
     ASSERT_EQ(known.has_value(), status != CaseStatus::oom && status != CaseStatus::error) << name_of(status);
     if (known) {
       EXPECT_EQ(known->runs[1].record.status, status);
