@@ -328,7 +328,7 @@ class Modelbench {
       text_->fill(Split::train, 0, sample, tokens);
       for (const int32_t token : tokens) read += static_cast<char>(token);
     }
-    return stream_of(read);
+    return random_stream_id(read);
   }
   std::string text_of_optimizer() const {
     const OptimizerSettings& o = optimizer_;

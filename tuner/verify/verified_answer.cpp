@@ -118,7 +118,7 @@ class VerifiedAnswer {
   }
 
   int ranks() const { return target_.cluster.nodes * target_.cluster.ranks_per_node; }
-  double ranks_here() const { return static_cast<double>(commands::sharers(target_.ranks, ranks())); }
+  double ranks_here() const { return static_cast<double>(commands::ranks_sharing_memory(target_.ranks, ranks())); }
 
   // Returns the bytes of memory that runs may use; infinity for ranks on GPUs, whose memory is not checked here.
   static double free_bytes_of(const commands::Target& target) {
