@@ -109,7 +109,7 @@ def absent(victim):
     run.processes[victim].kill()
     others = [rank for rank in range(RANKS) if rank != victim]
     took = run.end(others, START_S)
-    check_lines(run, others, f"rank {victim} has not .* for 15.0 s")
+    check_lines(run, others, f"rank {victim} did not .* within 15.0 s")
     run.clean_up()
     return took, lines(run.errors[others[0]])[0]
 
