@@ -81,7 +81,10 @@ class ShellVariables {
       const bool quoted = line.starts_with('"') || line.starts_with('\'');
       const size_t end = quoted ? line.find(line.front(), 1) : line.find_first_of(" \t;");
       const std::string_view value = line.substr(quoted ? 1 : 0, end == line.npos ? end : end - (quoted ? 1 : 0));
-      if (!value.empty() && value.find_first_of(" \t(") == line.npos) values_[name] = resolved(std::string(value));
+      if (!value.empty() && value.find_first_of(" \t(") == line.npos)
+        values_[name] = resolved(std::string(value));
+      else
+        values_.erase(name);
       if (end == line.npos) return;
       line = trimmed(line.substr(end + 1));
     }
